@@ -1,0 +1,1 @@
+"""Short entry points that CI, nox and people call."""

@@ -1,0 +1,134 @@
+"""From a checkout to a proven install: build the wheel that fits this machine, index it, install it, check it.
+
+Every step is a command that a maintainer or a user would type; the table at the end says where each minute went.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, Optional, Sequence
+
+from farm.toolchains import find_system_toolchain
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = """\
+examples:
+  nox -s quickstart                       build, install beside torch 2.13.0, check
+  nox -s quickstart -- --torch 2.9.1      the same beside another torch
+  nox -s quickstart -- --no-cuda          leave the CUDA kernels out although an nvcc is here
+  nox -s quickstart -- --keep my-env      keep the environment that was made
+"""
+
+
+class StepFailed(Exception):
+    """A step's command ended with an error; the command has said why."""
+
+
+class Stopwatch:
+    """Runs the steps, says which one is under way, and remembers how long each took."""
+
+    def __init__(self) -> None:
+        self.laps: list[tuple[str, float]] = []
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        print(f"\n== {name}", file=sys.stderr, flush=True)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.laps.append((name, time.monotonic() - start))
+
+    def report(self) -> str:
+        total = sum(seconds for _, seconds in self.laps)
+        rows = [*self.laps, ("in all", total)]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {seconds:7.1f} s" for name, seconds in rows)
+
+
+def run(command: Sequence[str]) -> None:
+    """Run one visible command from the checkout; StepFailed when it does not end with 0."""
+    print("+ " + " ".join(command), file=sys.stderr, flush=True)
+    code = subprocess.run(command, cwd=ROOT).returncode
+    if code != 0:
+        raise StepFailed(f"`{' '.join(command)}` ended with exit code {code}")
+
+
+def builds_for_this_machine(cuda: Optional[bool]) -> list[str]:
+    """The identifiers to build: CPU always, CUDA where an nvcc is found (cuda=None) or asked for (True)."""
+    machine = platform.machine()
+    builds = [f"mamba_ssm-universal-cpu-{machine}"]
+    toolchain = None if cuda is False else find_system_toolchain()
+    if cuda and toolchain is None:
+        raise StepFailed(
+            "CUDA kernels were asked for, and no nvcc was found\n"
+            "hint: install a CUDA toolkit, set CUDA_HOME to it, or leave --cuda out"
+        )
+    if toolchain is not None:
+        builds.append(f"mamba_ssm-universal-cu{toolchain.version.split('.')[0]}-{machine}")
+    return builds
+
+
+def quickstart(torch: str, cuda: Optional[bool], environment: Path, watch: Stopwatch) -> None:
+    """The whole way, step by step."""
+    python = str(environment / "bin" / "python")
+    farm = [sys.executable, "-m", "farm"]
+    installer = [sys.executable, "-m", "mamba_install"]
+    wheelhouse = ROOT / "wheelhouse"
+    with watch.step("build the wheels that fit this machine"):
+        only = [word for build in builds_for_this_machine(cuda) for word in ("--only", build)]
+        run([*farm, "build", *only, "--output", str(wheelhouse)])
+    with watch.step("check and index them"):
+        run([*farm, "check", *map(str, sorted(wheelhouse.glob("mamba_ssm-*.whl")))])
+        run([*farm, "index", str(wheelhouse)])
+    with watch.step(f"make a fresh environment with torch {torch}"):
+        run([sys.executable, "-m", "venv", str(environment)])
+        run([python, "-m", "pip", "install", "--quiet", f"torch=={torch}"])
+    with watch.step("install with mamba_install"):
+        run([*installer, "install", "--index", str(wheelhouse / "simple"), "--python", python])
+    with watch.step("prove it"):
+        run([*installer, "verify", "--python", python])
+        run([python, str(ROOT / "scripts" / "example.py")])
+
+
+def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="quickstart", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--torch", default="2.13.0", metavar="VERSION", help="torch of the fresh environment [%(default)s]")
+    parser.add_argument("--cuda", action="store_true", default=None, help="insist on CUDA kernels")
+    parser.add_argument("--no-cuda", dest="cuda", action="store_false", help="build CPU kernels only")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="make the environment here and keep it")
+    return parser.parse_args(argv)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    arguments = parse(argv)
+    watch = Stopwatch()
+    folder = Path(tempfile.mkdtemp(prefix="mamba-quickstart-"))
+    try:
+        quickstart(arguments.torch, arguments.cuda, arguments.keep or folder / "environment", watch)
+    except StepFailed as error:
+        print(f"quickstart stopped: {error}", file=sys.stderr)
+        return 8
+    except KeyboardInterrupt:
+        print("quickstart interrupted; finished steps are kept in build/ and wheelhouse/", file=sys.stderr)
+        return 130
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if watch.laps:
+            print("\n" + watch.report())
+    print("the wheel is built, installed and proven; it lies in wheelhouse/")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
