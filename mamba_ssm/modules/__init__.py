@@ -1,0 +1,1 @@
+"""Layers built from the ops."""
