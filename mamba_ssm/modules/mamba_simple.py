@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from torch import Tensor, nn
 
 from mamba_ssm.ops.causal_conv1d import causal_conv1d_update, convolve
@@ -129,11 +129,11 @@ class Mamba(nn.Module):
         x, z = xz.chunk(2, dim=1)
         if states is not None:
             # The last d_conv inputs, zeros before the start; a negative pad cuts.
-            states[0].copy_(F.pad(x, (self.d_conv - x.shape[-1], 0)))
+            states[0].copy_(functional.pad(x, (self.d_conv - x.shape[-1], 0)))
         x = convolve("Mamba", x, self.conv1d.weight.squeeze(1), self.conv1d.bias, silu=True)
         parts = [self.dt_rank, self.d_state, self.d_state]
         delta, B, C = self.x_proj(x.transpose(1, 2)).split(parts, dim=-1)
-        delta = F.linear(delta, self.dt_proj.weight)
+        delta = functional.linear(delta, self.dt_proj.weight)
         delta, B, C = (each.transpose(1, 2).to(x.dtype) for each in (delta, B, C))
         y, last_state = scan("Mamba", x, delta, self._A(), B, C, self.D, z, self.dt_proj.bias, True)
         if states is not None:
@@ -155,13 +155,13 @@ class Mamba(nn.Module):
             x.to(conv_state.dtype), conv_state, self.conv1d.weight.squeeze(1), self.conv1d.bias, self.activation
         ).to(x.dtype)
         delta, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
-        delta = F.softplus(F.linear(delta, self.dt_proj.weight).float() + self.dt_proj.bias.float())
+        delta = functional.softplus(functional.linear(delta, self.dt_proj.weight).float() + self.dt_proj.bias.float())
         decay = torch.exp(delta[..., None] * self._A())
         wide = x.float()
         state = ssm_state.float() * decay + (delta * wide)[..., None] * B.float()[:, None]
         ssm_state.copy_(state)
         y = (state * C.float()[:, None]).sum(-1) + self.D.float() * wide
-        out = self.out_proj((y * F.silu(z.float())).to(z.dtype))
+        out = self.out_proj((y * functional.silu(z.float())).to(z.dtype))
         return out.unsqueeze(1).to(dtype), conv_state, ssm_state
 
     def allocate_inference_cache(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -36,7 +36,7 @@ def scan(
     if delta_bias is not None:
         delta = delta + delta_bias.float()[..., None]
     if delta_softplus:
-        delta = F.softplus(delta)
+        delta = functional.softplus(delta)
     B, C = _projection(B, A), _projection(C, A)
     batch, dim, length = u.shape
     if initial_state is None:
@@ -56,7 +56,7 @@ def scan(
     if D is not None:
         out = out + u * D.float()[..., None]
     if z is not None:
-        out = out * F.silu(z.float())
+        out = out * functional.silu(z.float())
     return out.to(dtype), state
 
 
@@ -129,7 +129,7 @@ def conv1d(
             term = term * (sequences.narrow(1, k, length) == seq_idx).unsqueeze(1)
         out = out + term
     if silu:
-        out = F.silu(out)
+        out = functional.silu(out)
     if seq_idx is not None:
         out = out * (seq_idx >= 0).unsqueeze(1)
     return out.to(x.dtype)
@@ -138,7 +138,7 @@ def conv1d(
 def with_history(x: Tensor, count: int, history: Tensor | None) -> Tensor:
     """x preceded by its last `count` earlier inputs, zeros where there were none: (batch, dim, count + length)."""
     if history is None:
-        return F.pad(x, (count, 0))
+        return functional.pad(x, (count, 0))
     return torch.cat([history.to(x.dtype), x], dim=-1)
 
 

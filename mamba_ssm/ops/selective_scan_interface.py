@@ -7,7 +7,7 @@ zero-order hold on A and Euler on B: h_t = exp(dt_t A) h_{t-1} + dt_t u_t B_t an
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from torch import Tensor
 
 from mamba_ssm.backend import choose_backend
@@ -147,7 +147,7 @@ def mamba_inner_fn(
         dt_rms_weight, b_c_dt_rms_eps,
     )  # fmt: skip
     y, _ = scan("mamba_inner_fn", x, delta, A, B, C, D, z, delta_bias, delta_softplus)
-    return F.linear(y.transpose(1, 2), out_proj_weight, out_proj_bias)
+    return functional.linear(y.transpose(1, 2), out_proj_weight, out_proj_bias)
 
 
 def mamba_inner_ref(
@@ -175,7 +175,7 @@ def mamba_inner_ref(
     )
     _check("mamba_inner_ref", x, delta, A, B, C, D, z, delta_bias)
     y, _ = _reference.scan(x, delta, A, B, C, D, z, delta_bias, delta_softplus)
-    return F.linear(y.transpose(1, 2), out_proj_weight, out_proj_bias)
+    return functional.linear(y.transpose(1, 2), out_proj_weight, out_proj_bias)
 
 
 def _check(
@@ -281,8 +281,8 @@ def _inner_projections(
             f"mamba_inner: `x_proj_weight` must have dt_rank and the rows of B and C, {' + '.join(map(str, parts))}, "
             f"got {x_proj_weight.shape[0]}"
         )
-    projected = list(torch.split(F.linear(x.transpose(1, 2), x_proj_weight), parts, dim=-1))
-    delta = F.linear(projected.pop(0), delta_proj_weight)
+    projected = list(torch.split(functional.linear(x.transpose(1, 2), x_proj_weight), parts, dim=-1))
+    delta = functional.linear(projected.pop(0), delta_proj_weight)
     if dt_rms_weight is not None:
         delta = _rms_norm("dt_rms_weight", delta, dt_rms_weight, eps)
     if B is None:
