@@ -1,0 +1,214 @@
+"""The facts of the target environment, each with its source: one value that is probed here or replayed from a file.
+
+The keys of a facts file are those of a public report's `env`; keys that only a probe knows may be left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping, Optional, Tuple, Union
+
+from mamba_install.errors import UsageError
+from mamba_install.torch_versions import TorchVersion, cuda_of_flavour
+
+SYSTEMS = {"linux": "linux", "windows": "windows", "win32": "windows", "darwin": "macos", "macos": "macos"}
+MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as the driver names it; `compute_capability` like `8.0`."""
+
+    name: str
+    compute_capability: Optional[str]
+    memory_mb: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the facts came from on this machine: what installing needs and a replayed report has not."""
+
+    executable: str
+    prefix: str
+    purelib: str
+    platlib: str
+    site_packages: Tuple[str, ...]
+    externally_managed: Optional[str]
+    virtual: bool
+    installed: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Facts about one environment. None means "not known", never "absent"; `gpus=()` means that there is none."""
+
+    python: Optional[str] = None
+    free_threaded: bool = False
+    platform: Optional[str] = None
+    machine: Optional[str] = None
+    glibc: Optional[str] = None
+    musl: Optional[str] = None
+    torch: Optional[str] = None
+    torch_missing: bool = False
+    torch_cuda: Optional[str] = None
+    torch_hip: Optional[str] = None
+    torch_xpu: Optional[str] = None
+    cxx11abi: Optional[bool] = None
+    gpus: Optional[Tuple[Gpu, ...]] = None
+    driver: Optional[str] = None
+    nvcc: Optional[str] = None
+    gcc: Optional[str] = None
+    container: Optional[str] = None
+    conda: bool = False
+    probed: bool = False
+    target: Optional[Target] = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def torch_version(self) -> Optional[TorchVersion]:
+        return TorchVersion.parse(self.torch) if self.torch else None
+
+    @property
+    def system(self) -> Optional[str]:
+        """`linux`, `windows` or `macos`; None where the report does not say."""
+        words = re.findall(r"[a-z0-9]+", (self.platform or "").lower())
+        return next((SYSTEMS[word] for word in words if word in SYSTEMS), None)
+
+    @property
+    def is_musl(self) -> bool:
+        text = (self.platform or "").lower()
+        return self.musl is not None or "musl" in text or "alpine" in text
+
+    @property
+    def accelerator(self) -> Optional[str]:
+        """What torch was built for: `cpu`, `cuda`, `rocm`, `xpu`; None where nothing says it."""
+        version = self.torch_version
+        flavour = version.flavour if version else None
+        if self.torch_hip or (flavour or "").startswith("rocm"):
+            return "rocm"
+        if self.cuda is not None:
+            return "cuda"
+        if self.torch_xpu or flavour == "xpu":
+            return "xpu"
+        if flavour == "cpu" or (self.probed and self.torch is not None):
+            return "cpu"
+        return None
+
+    @property
+    def cuda(self) -> Optional[str]:
+        """torch's own CUDA, never nvcc's and never the driver's."""
+        version = self.torch_version
+        return self.torch_cuda or (cuda_of_flavour(version.flavour) if version else None)
+
+    @property
+    def has_gpu(self) -> Optional[bool]:
+        return None if self.gpus is None else bool(self.gpus)
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """The facts as a facts file holds them: what `doctor --json` prints and `--environment` reads."""
+        facts: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_KEYS}
+        facts["gpu_cc"] = self.gpus[0].compute_capability if self.gpus else None
+        facts["gpus"] = None if self.gpus is None else [dict(vars(gpu)) for gpu in self.gpus]
+        if self.target is not None:
+            facts["executable"] = self.target.executable
+        facts["sources"] = dict(self.sources)
+        return facts
+
+
+_PLAIN_KEYS = (
+    "python",
+    "free_threaded",
+    "platform",
+    "machine",
+    "glibc",
+    "musl",
+    "torch",
+    "torch_missing",
+    "torch_cuda",
+    "torch_hip",
+    "torch_xpu",
+    "cxx11abi",
+    "driver",
+    "nvcc",
+    "gcc",
+    "container",
+    "conda",
+    "probed",
+)
+_BOOLEANS = {"free_threaded", "torch_missing", "cxx11abi", "conda", "probed"}
+# never None in an Environment
+_DEFAULT_FALSE = _BOOLEANS - {"cxx11abi"}
+
+
+def read_facts(path: Path) -> Environment:
+    """Read a facts file; UsageError says which fact is not what it should be."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the facts file cannot be read: `{path}` ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"the facts file is not JSON: `{path}` ({error})", "write one with `python -m mamba_install doctor --json`"
+        ) from error
+    return environment_from_facts(facts)
+
+
+def environment_from_facts(facts: object) -> Environment:
+    """An Environment from the keys of a report's `env`. Keys that are not known are left aside: reports say more."""
+    if not isinstance(facts, dict):
+        raise UsageError(f"Unexpected type {type(facts).__name__} (expected object) in the facts file")
+    inner = facts.get("facts")  # where the file is the whole answer of `doctor --json`
+    return _from_mapping(inner if isinstance(inner, dict) else facts)
+
+
+def _from_mapping(facts: Mapping[str, Any]) -> Environment:
+    values: dict[str, Any] = {}
+    for name in _PLAIN_KEYS:
+        value = facts.get(name)
+        expected = bool if name in _BOOLEANS else str
+        if value is not None and type(value) is not expected:
+            raise UsageError(f"Unexpected type {type(value).__name__} (expected {expected.__name__}) in `{name}`")
+        values[name] = False if value is None and name in _DEFAULT_FALSE else value
+    if values["machine"] is not None:
+        values["machine"] = MACHINES.get(values["machine"].lower(), values["machine"].lower())
+    if values["torch"] == "":
+        values["torch"] = None
+    vendor = re.search(r"NGC (\d{2}\.\d{2})", values["platform"] or "")
+    if vendor and values["container"] is None:
+        values["container"] = f"NGC {vendor[1]}"
+    sources = facts.get("sources")
+    if not isinstance(sources, dict) or not all(isinstance(text, str) for text in sources.values()):
+        sources = {name: "facts file" for name in _PLAIN_KEYS if facts.get(name) is not None}
+    return Environment(gpus=_gpus_from_facts(facts), sources=sources, **values)
+
+
+def _gpus_from_facts(facts: Mapping[str, Any]) -> Optional[Tuple[Gpu, ...]]:
+    listed, capability = facts.get("gpus"), facts.get("gpu_cc")
+    if capability is not None and not isinstance(capability, str):
+        raise UsageError(f"Unexpected type {type(capability).__name__} (expected str) in `gpu_cc`")
+    if listed is None:
+        return None if capability is None else (Gpu("not named", capability),)
+    if not isinstance(listed, list) or not all(isinstance(gpu, dict) for gpu in listed):
+        raise UsageError("Unexpected value (expected a list of objects) in `gpus`")
+    return tuple(
+        Gpu(
+            str(gpu.get("name")),
+            _text_or_none(gpu.get("compute_capability")),
+            gpu["memory_mb"] if type(gpu.get("memory_mb")) is int else None,
+        )
+        for gpu in listed
+    )
+
+
+def _text_or_none(value: object) -> Optional[str]:
+    return value if isinstance(value, str) else None
+
+
+def probe_environment(python: Union[str, Path]) -> Environment:
+    """Ask the target interpreter and the disk beside it; nothing of the target's packages is imported."""
+    from mamba_install.probes import probe
+
+    return probe(str(python))
