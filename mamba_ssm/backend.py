@@ -151,6 +151,11 @@ def _kernels_serve(device: str) -> bool:
     return served
 
 
+# What torch.compiler.assume_constant_result does, without the second that importing torch's compiler takes: a compiled
+# function calls this while it is traced, and keeps the answer.
+_kernels_serve._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def _cannot(forced: str, op: str, reason: str, hint: str) -> BackendError:
     return BackendError(f"{BACKEND_VARIABLE}={forced}, but it cannot serve {op}: {reason}\nhint: {hint}")
 

@@ -197,10 +197,10 @@ def _compare(
         ok = error is not None and error <= threshold
         return Check(f"{name} {part}", backend, device, str(dtype)[6:], error, threshold, ok, message)
 
-    here = {key: value.to(device).requires_grad_(backward) for key, value in inputs.items()}
     exact = {key: value.detach().double().requires_grad_(backward) for key, value in inputs.items()}
     want = expected(**exact)
     try:
+        here = {key: value.to(device).requires_grad_(backward) for key, value in inputs.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             got = call(**here)

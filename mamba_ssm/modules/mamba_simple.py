@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import torch
-from torch.nn import functional
 from torch import Tensor, nn
+from torch.nn import functional
 
 from mamba_ssm.ops.causal_conv1d import causal_conv1d_update, convolve
 from mamba_ssm.ops.selective_scan_interface import mamba_inner_fn, scan

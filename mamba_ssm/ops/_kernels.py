@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 _TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 # From 2.4 on the binding asks torch for the current stream itself.
@@ -71,23 +70,15 @@ class _Scan(torch.autograd.Function):
         return out, last_state
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, dout: Tensor, dlast_state: Tensor) -> tuple[Tensor | None, ...]:
         u, delta, A, B, C, D, z, delta_bias, checkpoints = ctx.saved_tensors
-        du, ddelta, dA, dB, dC, dD, dz, ddelta_bias, _ = torch.ops.mamba_ssm.selective_scan_bwd(
-            _rows(dout), u, delta, A, B, C, D, z, delta_bias, ctx.delta_softplus, None, checkpoints, None, _stream(u)
-        )
-        return (
-            du,
-            ddelta,
-            dA,
-            dB.to(B.dtype),
-            dC.to(C.dtype),
-            None if D is None else dD,
-            None if z is None else dz,
-            None if delta_bias is None else ddelta_bias,
-            None,
-        )
+        inputs = (u, delta, A, B, C, D, z, delta_bias)
+        with torch.no_grad():
+            du, ddelta, dA, dB, dC, dD, dz, ddelta_bias, _ = torch.ops.mamba_ssm.selective_scan_bwd(
+                _rows(dout), *inputs, ctx.delta_softplus, None, checkpoints, None, _stream(u)
+            )
+            gradients = (du, ddelta, dA, dB.to(B.dtype), dC.to(C.dtype), dD, dz, ddelta_bias)
+        return (*_once("selective_scan_fn", gradients, inputs, dout), None)
 
 
 class _Conv1d(torch.autograd.Function):
@@ -99,11 +90,39 @@ class _Conv1d(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias = ctx.saved_tensors
-        dx, dweight, dbias = torch.ops.mamba_ssm.causal_conv1d_bwd(dout, x, weight, bias, ctx.silu, _stream(x))
-        return dx, dweight.to(weight.dtype), None if bias is None else dbias.to(bias.dtype), None
+        inputs = (x, weight, bias)
+        with torch.no_grad():
+            dx, dweight, dbias = torch.ops.mamba_ssm.causal_conv1d_bwd(dout, *inputs, ctx.silu, _stream(x))
+            gradients = (dx, dweight.to(weight.dtype), dbias if bias is None else dbias.to(bias.dtype))
+        return (*_once("causal_conv1d_fn", gradients, inputs, dout), None)
+
+
+class _Refuse(torch.autograd.Function):
+    """Passes gradients on; their own gradient is an error, where torch would take them for constants."""
+
+    @staticmethod
+    def forward(ctx: Any, op: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.op = op
+        return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> None:
+        raise RuntimeError(
+            f"{ctx.op}: the kernels have no second derivative\nhint: set MAMBA_SSM_BACKEND=reference, which has"
+        )
+
+
+def _once(
+    op: str, gradients: tuple[Tensor, ...], inputs: tuple[Tensor | None, ...], dout: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The gradients of those inputs that are there, differentiable no further. Grad mode is on in a backward pass only
+    where somebody asked for a graph of it."""
+    if torch.is_grad_enabled() and not _compiling():
+        present = [each for each in inputs if each is not None]
+        gradients = _Refuse.apply(op, len(gradients), *gradients, *present, dout)  # type: ignore[no-untyped-call]
+    return tuple(None if each is None else gradient for each, gradient in zip(inputs, gradients))
 
 
 def _rows(value: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional
 from torch import Tensor
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 # Steps whose states are alive at once in backward; what is kept between them is one state per chunk.
@@ -96,8 +96,9 @@ def _per_channel(value: Tensor, projection: Tensor) -> Tensor:
     """(steps, batch, dim, state or 1) times B or C, each group of which serves dim / groups neighbouring channels."""
     if projection.dim() == 2:
         return value * projection
-    batch, groups, _state, steps = projection.shape
-    wide = value.reshape(steps, batch, groups, -1, value.shape[-1])
+    groups = projection.shape[1]
+    steps, batch, dim, width = value.shape
+    wide = value.reshape(steps, batch, groups, dim // groups, width)
     grouped = wide * projection.permute(3, 0, 1, 2).unsqueeze(3)
     return grouped.flatten(2, 3)
 

@@ -7,8 +7,8 @@ zero-order hold on A and Euler on B: h_t = exp(dt_t A) h_{t-1} + dt_t u_t B_t an
 from __future__ import annotations
 
 import torch
-from torch.nn import functional
 from torch import Tensor
+from torch.nn import functional
 
 from mamba_ssm.backend import choose_backend
 from mamba_ssm.ops import _kernels, _reference
