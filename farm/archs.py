@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Iterable, List, Sequence, Tuple
+from typing import Dict, Iterable, List, Sequence, Tuple
 
 _ARCH = re.compile(r"(\d+)\.(\d)([af]?)(\+PTX)?")
 
@@ -44,14 +44,18 @@ def parse_archs(text: str) -> Tuple[Arch, ...]:
     for word in words:
         match = _ARCH.fullmatch(word)
         if match is None:
-            named = " (names such as `Ampere` stand for different numbers in different releases)" if word[:1].isalpha() else ""
+            named = (
+                " (names such as `Ampere` stand for different numbers in different releases)"
+                if word[:1].isalpha()
+                else ""
+            )
             raise ArchError(f"not an architecture{named}, expected a number such as 8.0 or 9.0+PTX: `{word}`")
         found.append(Arch(f"{match[1]}.{match[2]}{match[3]}", match[4] is not None))
     return merge(found)
 
 
 def merge(archs: Iterable[Arch]) -> Tuple[Arch, ...]:
-    ptx = {}
+    ptx: Dict[str, bool] = {}
     for arch in archs:
         ptx[arch.capability] = ptx.get(arch.capability, False) or arch.ptx
     return tuple(sorted((Arch(name, flag) for name, flag in ptx.items()), key=lambda arch: arch.order))

@@ -104,7 +104,7 @@ class Facts:
         CPU kernels are right beside any torch, CUDA kernels beside a torch of the same CUDA major. `python` leaves out
         the torches that this Python cannot have.
         """
-        found = []
+        found: List[Tuple[str, bool]] = []
         for minor, torch in self.torch.items():
             if self.is_stable(minor) or (python is not None and python not in torch.pythons):
                 continue

@@ -120,7 +120,18 @@ def _check_row(faults: Faults, facts: Facts, index: int, value: Dict[str, Any]) 
             faults.add(f"{path}.until", f"Not a version of mamba_ssm: `{value['until']}`")
     if len(faults.found) > before:
         return None
-    taken = ("kind", "machines", "torch", "pythons", "cxx11abi", "toolchain", "local_toolchain", "image", "reason", "until")
+    taken = (
+        "kind",
+        "machines",
+        "torch",
+        "pythons",
+        "cxx11abi",
+        "toolchain",
+        "local_toolchain",
+        "image",
+        "reason",
+        "until",
+    )
     return Row(
         index=index,
         line=faults.line_of(path),
@@ -138,7 +149,7 @@ def _accelerator(faults: Faults, path: str, value: Dict[str, Any]) -> Optional[s
     if len(named) != 1:
         faults.add(path, f"Expected exactly one of `cuda`, `cpu`, `rocm`, found {', '.join(named) or 'none'}")
         return None
-    return {"cuda": value["cuda"], "cpu": "cpu", "rocm": f"rocm{value['rocm']}"}[named[0]]
+    return str({"cuda": value["cuda"], "cpu": "cpu", "rocm": f"rocm{value['rocm']}"}[named[0]])
 
 
 def _archs(faults: Faults, path: str, value: Dict[str, Any], accelerator: str) -> Dict[str, Tuple[Arch, ...]]:
@@ -217,7 +228,12 @@ def _check_classic(faults: Faults, facts: Facts, path: str, value: Dict[str, Any
 
 
 def _check_toolchains(
-    faults: Faults, facts: Facts, path: str, value: Dict[str, Any], accelerator: str, archs: Mapping[str, Tuple[Arch, ...]]
+    faults: Faults,
+    facts: Facts,
+    path: str,
+    value: Dict[str, Any],
+    accelerator: str,
+    archs: Mapping[str, Tuple[Arch, ...]],
 ) -> None:
     if value["toolchain"] is None:
         faults.add(path, "Missing key `toolchain`: the CUDA toolkit that compiles this row")
@@ -227,10 +243,14 @@ def _check_toolchains(
             continue
         toolkit = facts.toolkits.get(version)
         if toolkit is None:
-            faults.add(f"{path}.{name}", f"Not in facts.yaml: CUDA toolkit `{version}`, known: {', '.join(facts.toolkits)}")
+            faults.add(
+                f"{path}.{name}", f"Not in facts.yaml: CUDA toolkit `{version}`, known: {', '.join(facts.toolkits)}"
+            )
             continue
         if toolkit.major != accelerator[2:4]:
-            faults.add(f"{path}.{name}", f"Impossible: CUDA {version} cannot build for `{accelerator}`, another CUDA major")
+            faults.add(
+                f"{path}.{name}", f"Impossible: CUDA {version} cannot build for `{accelerator}`, another CUDA major"
+            )
             continue
         for machine, wanted in archs.items():
             kept, dropped = fit(wanted, toolkit.archs)
@@ -241,7 +261,9 @@ def _check_toolchains(
                     f"(facts.yaml: toolkit {version})",
                 )
             elif not kept:
-                faults.add(f"{path}.{name}", f"Impossible: CUDA {version} knows none of the architectures for {machine}")
+                faults.add(
+                    f"{path}.{name}", f"Impossible: CUDA {version} knows none of the architectures for {machine}"
+                )
 
 
 def _check_repetitions(faults: Faults, rows: List[Row]) -> None:

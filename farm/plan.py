@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from mamba_install.wheel_names import Label
 from packaging.version import Version
 
 from farm.archs import Arch, fit, spell
@@ -16,6 +15,7 @@ from farm.errors import UsageError
 from farm.facts import Facts
 from farm.matrix import Matrix, Row
 from farm.toolchains import Toolchain
+from mamba_install.wheel_names import Label
 
 PACKAGE = "mamba_ssm"
 
@@ -133,12 +133,14 @@ def _choose_toolchain(build: Build, row: Row, facts: Facts, toolchains: Sequence
         kept, dropped = fit(build.archs, chosen.archs)
         if dropped:
             missing = ", ".join(arch.capability for arch in dropped)
-            return replace(build, reason=f"the nvcc of CUDA {chosen.release} does not know {missing}, against facts.yaml")
+            return replace(
+                build, reason=f"the nvcc of CUDA {chosen.release} does not know {missing}, against facts.yaml"
+            )
         return replace(build, toolchain=chosen)
     if row.local_toolchain is not None and row.local_toolchain in here:
         chosen = here[row.local_toolchain]
         kept, dropped = fit(build.archs, chosen.archs)
-        notes = (f"built with CUDA {chosen.version} instead of {row.toolchain}",)
+        notes: Tuple[str, ...] = (f"built with CUDA {chosen.version} instead of {row.toolchain}",)
         if dropped:
             notes += (f"left out, unknown to CUDA {chosen.version}: {spell(dropped)}; what is built: {spell(kept)}",)
         return replace(build, toolchain=chosen, archs=kept, notes=notes)
@@ -171,7 +173,7 @@ def select(builds: Sequence[Build], only: Sequence[str]) -> Tuple[Tuple[Build, .
     chosen: Dict[str, Build] = {}
     exact: List[str] = []
     for word in only:
-        full = word if word.startswith(PACKAGE) or word.startswith("*") else f"{PACKAGE}-{word}"
+        full = word if word.startswith((PACKAGE, "*")) else f"{PACKAGE}-{word}"
         found = [build for build in builds if fnmatch.fnmatchcase(build.identifier, full)]
         if not found:
             names = [build.identifier for build in builds]

@@ -15,7 +15,14 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 from farm.errors import BuildError
 
 # Variables that change what a compiler does behind the farm's back.
-HIDDEN_INFLUENCES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX")
+HIDDEN_INFLUENCES = (
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+)
 
 # In order: the first pattern found in a log is the first real error; what follows it is a consequence.
 _ERRORS = re.compile(
@@ -23,13 +30,28 @@ _ERRORS = re.compile(
     r"|Killed|terminated by signal|internal compiler error|No space left on device|not found$)"
 )
 _HINTS = (
-    (r"Killed|terminated by signal|signal 9|cannot allocate memory|out of memory", "too little memory: lower MAX_JOBS, for example MAX_JOBS=1"),
+    (
+        r"Killed|terminated by signal|signal 9|cannot allocate memory|out of memory",
+        "too little memory: lower MAX_JOBS, for example MAX_JOBS=1",
+    ),
     (r"No space left on device", "the disk is full: free some, or remove the folder build/"),
-    (r"Unsupported gpu architecture|is not defined for option 'gpu-", "this nvcc does not know the architecture: choose others, or another toolkit (facts.yaml lists both)"),
-    (r"unsupported GNU version", "this nvcc refuses the host compiler: install an older g++ (facts.yaml lists the newest allowed one)"),
-    (r"torch/.*No such file|ATen/.*No such file|c10/.*No such file", "the torch headers are incomplete: remove their folder from the cache, and build again"),
+    (
+        r"Unsupported gpu architecture|is not defined for option 'gpu-",
+        "this nvcc does not know the architecture: choose others, or another toolkit (facts.yaml lists both)",
+    ),
+    (
+        r"unsupported GNU version",
+        "this nvcc refuses the host compiler: install an older g++ (facts.yaml lists the newest allowed one)",
+    ),
+    (
+        r"torch/.*No such file|ATen/.*No such file|c10/.*No such file",
+        "the torch headers are incomplete: remove their folder from the cache, and build again",
+    ),
     (r"No such file or directory", "a file is missing: is the checkout or the toolkit complete?"),
-    (r"undefined reference|cannot find -l", "the linker misses a library or an object: remove the folder build/ and build again"),
+    (
+        r"undefined reference|cannot find -l",
+        "the linker misses a library or an object: remove the folder build/ and build again",
+    ),
 )
 
 
@@ -97,7 +119,7 @@ def run(
     return Finished(tuple(command), process.returncode, "".join(lines))
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def _end(process: subprocess.Popen[str]) -> None:
     for sign in (signal.SIGINT, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)

@@ -44,7 +44,9 @@ class Faults:
     def add(self, path: str, message: str, line: Optional[int] = None) -> None:
         if line is None:
             line = self.line_of(path)
-        self.found.append((line, f"{self.file}:{line}: {message} in '{path}'" if path else f"{self.file}:{line}: {message}"))
+        self.found.append(
+            (line, f"{self.file}:{line}: {message} in '{path}'" if path else f"{self.file}:{line}: {message}")
+        )
 
     def line_of(self, path: str) -> int:
         """The line of a path, or of the nearest thing around it that has one."""
@@ -187,7 +189,9 @@ def _pairs(faults: Faults, node: yaml.Node, path: str) -> Optional[List[Tuple[st
     for key, value in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
-            faults.add(path, f"Unexpected key of type {_TYPES.get(key.tag, key.tag)} (expected str; put it in quotes)", line)
+            faults.add(
+                path, f"Unexpected key of type {_TYPES.get(key.tag, key.tag)} (expected str; put it in quotes)", line
+            )
         elif key.value in seen:
             faults.add(_join(path, key.value), f"Repeated key, first on line {seen[key.value]}", line)
         else:

@@ -77,7 +77,8 @@ def _verify(nvcc: Path) -> Toolchain:
     )
     if said.returncode != 0 or version is None or not archs:
         raise BuildError(
-            f"nvcc does not answer as nvcc does: `{nvcc}`", "reinstall the CUDA toolkit, or set CUDA_HOME to another one"
+            f"nvcc does not answer as nvcc does: `{nvcc}`",
+            "reinstall the CUDA toolkit, or set CUDA_HOME to another one",
         )
     return Toolchain(version[1], version[2], "system", str(_root(nvcc)), archs)
 
