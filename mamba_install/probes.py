@@ -242,5 +242,5 @@ def parse_nvidia_smi(text: str) -> Tuple[Tuple[Gpu, ...], Optional[str]]:
 
 def parse_proc_version(text: str) -> Optional[str]:
     """The driver's version from the first line of its /proc file."""
-    match = re.search(r"Kernel Module\D*?(\d{3}\.\d+(?:\.\d+)?)", text)
+    match = re.search(r"Kernel Module\b.*?\s(\d{3}\.\d+(?:\.\d+)?)(?:\s|$)", text)
     return match[1] if match else None

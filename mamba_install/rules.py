@@ -222,15 +222,23 @@ def torch_has_no_cuda(environment: Environment, candidate: Candidate, policy: Po
     return Objection({"ours": environment.torch, "theirs": cuda_major(candidate)})
 
 
+def cuda_is_unknown(environment: Environment, candidate: Candidate, policy: Policy) -> Optional[Objection]:
+    """A version without a local part does not tell CUDA from CPU; a probe always knows, a report may not."""
+    label = candidate.name.label
+    if environment.accelerator is not None or environment.torch_version is None or label is None:
+        return None
+    if label.accelerator == "cpu" and policy.accept_cpu:
+        return None
+    return Objection({"ours": environment.torch})
+
+
 def cuda_differs(environment: Environment, candidate: Candidate, policy: Policy) -> Optional[Objection]:
     theirs = cuda_major(candidate)
     label = candidate.name.label
     if theirs is None or label is None or environment.accelerator in ("rocm", "cpu", "xpu"):
         return None
     if environment.cuda is None:
-        if environment.torch_version is None:
-            return None  # said by torch_is_unknown or torch_is_missing
-        return Objection({"theirs": theirs, "ours": "a CUDA that the facts do not name"})
+        return None  # said by cuda_is_unknown, torch_is_unknown or torch_is_missing
     if numbers(environment.cuda)[0] == theirs:
         return None
     return Objection({"theirs": theirs, "ours": f"CUDA {environment.cuda}"})
@@ -403,6 +411,7 @@ RULES: Tuple[Rule, ...] = (
     Rule("NO_WHEEL_FOR_PYTHON", 12, "requires Python {theirs}, this is {ours}", python_is_not_required),
     Rule("TORCH_MISSING", 5, "needs torch, and none is installed", torch_is_missing),
     Rule("NO_WHEEL_FOR_TORCH", 30, "chosen by torch's version, which the facts do not say: {ours}", torch_is_unknown),
+    Rule("NO_WHEEL_FOR_TORCH", 30, "chosen by torch's CUDA, which the facts do not say: {ours}", cuda_is_unknown),
     Rule("NO_WHEEL_FOR_TORCH", 30, "its name does not say which torch it was compiled for", label_is_unknown),
     Rule("TORCH_ROCM", 50, "built for CUDA ({label}), this torch is a ROCm build: {ours}", torch_is_rocm),
     Rule("TORCH_NO_CUDA", 20, "holds kernels for CUDA {theirs}, this torch has no CUDA: {ours}", torch_has_no_cuda),

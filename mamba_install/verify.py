@@ -74,24 +74,18 @@ def _checks(report: Mapping[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _describe(check: Mapping[str, Any]) -> str:
-    return f"{check.get('name')} on {check.get('device')} in {check.get('dtype')}, error {check.get('max_error')}"
+    what = check.get("message") or f"error {_number(check.get('max_error'))}"
+    return f"{check.get('name')} on {check.get('device')} in {check.get('dtype')}, {what}"
 
 
 def table(report: Mapping[str, Any]) -> List[str]:
     """The report as lines: one per check, then where the numbers come from."""
-    rows: List[Sequence[str]] = [("check", "device", "dtype", "max error", "threshold", "")]
+    rows: List[Sequence[str]] = [("check", "backend", "device", "dtype", "max error", "threshold", "")]
     for check in _checks(report):
-        rows.append(
-            (
-                str(check.get("name")),
-                str(check.get("device")),
-                str(check.get("dtype")),
-                _number(check.get("max_error")),
-                _number(check.get("threshold")),
-                "ok" if check.get("ok") else "FAILED",
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+        words = [str(check.get(key, "")) for key in ("name", "backend", "device", "dtype")]
+        verdict = "ok" if check.get("ok") else f"FAILED {check.get('message') or ''}".strip()
+        rows.append((*words, _number(check.get("max_error")), _number(check.get("threshold")), verdict))
+    widths = [max(len(row[column]) for row in rows) for column in range(7)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     for key in ("torch", "peak_memory_mb"):
         if report.get(key) is not None:
