@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.mamba_install.wheels import UNIVERSAL_CPU, make_wheel, sha256
 
 from mamba_install.client import Client
 from mamba_install.errors import UsageError
 from mamba_install.sources import choose_indexes, parse_page, read_index
+from tests.unit.mamba_install.wheels import UNIVERSAL_CPU, make_wheel, sha256
 
 OFFLINE = Client()
 HASH = "a" * 64

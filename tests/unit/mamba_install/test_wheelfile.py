@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from tests.unit.mamba_install.wheels import CLASSIC_2_6, ELF_AARCH64, STABLE, UNIVERSAL_CPU, make_wheel, sha256
 
 from mamba_install.errors import CheckError
 from mamba_install.records import Binding, Candidate, CheckedWheel, Download
 from mamba_install.wheel_names import WheelName
 from mamba_install.wheelfile import check_wheel, read_contents
+from tests.unit.mamba_install.wheels import CLASSIC_2_6, ELF_AARCH64, STABLE, UNIVERSAL_CPU, make_wheel, sha256
 
 CLASSIC = "mamba_ssm-2.4.0+cu128torch2.8cxx11abiTRUE-cp312-cp312-manylinux_2_28_x86_64.whl"
 
