@@ -11,7 +11,7 @@ LINKER = "gcc"  # not g++: the kernel libraries do without libstdc++
 # No exceptions, RTTI or guarded statics: they would bring libstdc++ and new glibc symbols in.
 KERNEL_FLAGS = (
     "-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
-    "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall", "-Wextra", "-Icsrc",
+    "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall", "-Wextra", "-Icsrc", "-Icsrc/include",
 )  # fmt: skip
 KERNEL_LINK_FLAGS = (
     "-shared", "-Wl,-O1", "-Wl,-s", "-Wl,-z,defs", "-Wl,-z,noexecstack", "-Wl,--no-as-needed", "-l:libdl.so.2",
@@ -47,7 +47,7 @@ CUDA_HOST_SOURCES = (
 CUDA_DESCRIBED = "csrc/cuda/device.cpp"
 CUDA_EMBED = "csrc/cuda/embed.S"
 # objtemp: without it the names of nvcc's temporary files get into its output, and no two builds are alike.
-NVCC_FLAGS = ("-O3", "-std=c++17", "-objtemp", "-Icsrc")
+NVCC_FLAGS = ("-O3", "-std=c++17", "-objtemp", "-Icsrc", "-Icsrc/include")
 
 # Bindings. -O1: they only check and forward; more costs time and size (facts: 2.9 s and 56 kB against 3.5 s and 76 kB).
 BINDING_FLAGS = ("-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-DAT_PER_OPERATOR_HEADERS")
