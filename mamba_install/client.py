@@ -122,7 +122,7 @@ class Client:
 
 
 def _unreachable(url: str, error: Exception) -> NetworkError:
-    text = _short(error)
+    text = str(error)
     if "refused" in text.lower():
         why, hint = "connection refused", "nothing listens there: check host and port, or the proxy (HTTPS_PROXY)"
     elif "CERTIFICATE" in text.upper() or "SSL" in type(error).__name__:
@@ -133,7 +133,7 @@ def _unreachable(url: str, error: Exception) -> NetworkError:
     elif "resolve" in text.lower() or "name or service" in text.lower():
         why, hint = "the host's name is not known", "check the spelling of the address, and DNS"
     else:
-        why, hint = text, "check the address and the connection, or give a folder of wheels with `--index`"
+        why, hint = _short(error), "check the address and the connection, or give a folder of wheels with `--index`"
     return NetworkError(f"the server cannot be reached: `{url}` ({why})", hint)
 
 

@@ -160,7 +160,7 @@ def environment_from_facts(facts: object) -> Environment:
     """An Environment from the keys of a report's `env`. Keys that are not known are left aside: reports say more."""
     if not isinstance(facts, dict):
         raise UsageError(f"Unexpected type {type(facts).__name__} (expected object) in the facts file")
-    inner = facts.get("facts")  # where the file is the whole answer of `doctor --json`
+    inner = facts.get("facts", facts.get("env"))  # the whole answer of `doctor --json`, or a whole report
     return _from_mapping(inner if isinstance(inner, dict) else facts)
 
 

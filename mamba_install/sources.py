@@ -26,6 +26,7 @@ INDEX_VARIABLE = "MAMBA_INSTALL_INDEX"
 # a root may hold channels (`universal/cu12/`, `cu128/torch2.8/`), each an index of its own
 CHANNEL_DEPTH = 3
 CHANNEL_PAGES = 400
+PARALLEL_PAGES = 8
 PAGE_BYTES = 64 * 1024 * 1024
 
 
@@ -161,8 +162,7 @@ def _replace(candidate: Candidate, **changes: Any) -> Candidate:
 
 def _read_url(url: str, package: str, client: Client) -> List[Candidate]:
     project = str(canonicalize_name(package))
-    last = urlsplit(url).path.rstrip("/").rpartition("/")[2]
-    if last.endswith((".json", ".txt", ".html")) or canonicalize_name(last or "-") == project:
+    if urlsplit(url).path.endswith((".json", ".txt", ".html")) or _last_name(url) == project:
         return _listing_of(client.get_page(url), package).wheels
     root = url if url.endswith("/") else url + "/"
     page = client.find_page(urljoin(root, project + "/"))
@@ -190,27 +190,33 @@ def _beginning(text: str) -> str:
 def _descend(below: List[str], root: str, package: str, client: Client) -> List[Candidate]:
     """Follow a root's links to its channels; never out of the root, never deeper than the channels go."""
     project = str(canonicalize_name(package))
+    from concurrent.futures import ThreadPoolExecutor
+
     found: List[Candidate] = []
     seen, level = {root}, below
-    for _ in range(CHANNEL_DEPTH):
-        following: List[str] = []
-        for url in level:
-            if url in seen or not url.startswith(root) or len(seen) > CHANNEL_PAGES:
-                continue
-            seen.add(url)
-            name = canonicalize_name(urlsplit(url).path.rstrip("/").rpartition("/")[2] or "-")
-            page = client.find_page(url) if name == project or not _is_other_project(name) else None
-            if page is not None:
-                listing = _listing_of(page, package)
-                found += listing.wheels
-                following += listing.below
-        level = following
+    with ThreadPoolExecutor(max_workers=PARALLEL_PAGES) as pool:
+        for _ in range(CHANNEL_DEPTH):
+            urls = [url for url in dict.fromkeys(level) if url not in seen and url.startswith(root)]
+            urls = [url for url in urls if not _is_other_project(_last_name(url), project)][: CHANNEL_PAGES - len(seen)]
+            seen.update(urls)
+            level = []
+            for page in pool.map(client.find_page, urls):
+                if page is not None:
+                    listing = _listing_of(page, package)
+                    found += listing.wheels
+                    level += listing.below
     return found
 
 
-def _is_other_project(name: str) -> bool:
+def _last_name(url: str) -> str:
+    return str(canonicalize_name(urlsplit(url).path.rstrip("/").rpartition("/")[2] or "-"))
+
+
+def _is_other_project(name: str, project: str) -> bool:
     """A folder that is no channel: channels are named after accelerators, torch and `universal`."""
-    return re.fullmatch(r"simple|universal|cpu|cu\d+|rocm[\d.-]*|torch[\d.-]+|[\d.-]+", name) is None
+    return (
+        name != project and re.fullmatch(r"simple|universal|cpu|cu\d+|rocm[\d.-]*|torch[\d.-]+|[\d.-]+", name) is None
+    )
 
 
 # pages
@@ -248,7 +254,7 @@ def _parse_html(text: str, base: str, package: str, source: str) -> Listing:
     try:
         parser.feed(text)
         parser.close()
-    except (AssertionError, ValueError):  # html.parser on unfinished declarations
+    except (AssertionError, NotImplementedError, ValueError):  # html.parser on unfinished declarations, by its age
         return Listing([], [], False)
     wheels, below = [], []
     for href, attributes in parser.links:
