@@ -16,6 +16,8 @@ from packaging.version import InvalidVersion, Version
 _CLASSIC = re.compile(
     r"(?P<accelerator>cpu|cu\d{2,3}|hip\d+)torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>true|false)", re.IGNORECASE
 )
+# the parser of `packaging` lets any character into build and platform tags; a name becomes a path, so these may not
+_FILENAME = re.compile(r"[A-Za-z0-9_.+!-]{1,250}")
 _UNIVERSAL = re.compile(r"cpu|cu\d{2}", re.IGNORECASE)
 
 
@@ -94,6 +96,8 @@ class WheelName:
     @classmethod
     def parse(cls, filename: str) -> WheelName:
         """Read a file name. Raises WheelNameError when it is not a valid wheel name."""
+        if not _FILENAME.fullmatch(filename):
+            raise WheelNameError(f"not a wheel's file name: `{filename[:300]}` (a character or a length that none has)")
         try:
             parse_wheel_filename(filename)
         except (InvalidWheelFilename, InvalidVersion) as error:

@@ -114,6 +114,7 @@ def test_wheel_names(filename: str) -> None:
     except WheelNameError:
         return
     assert name.filename == filename
+    assert Path(filename).name == filename
 
 
 @settings(max_examples=300)
