@@ -42,9 +42,9 @@ print(json.dumps({
     "path": [p for p in sys.path if p]}))
 """
 
-# c10::Error(SourceLocation, std::string) is exported by every libc10; its mangled name tells the ABI
-NEW_ABI = b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_string"
-OLD_ABI = b"_ZN3c105ErrorC1ENS_14SourceLocationESs"
+# every libc10 exports the constructors of c10::Error(SourceLocation, std::string); the string's mangled name tells the ABI
+NEW_ABI = tuple(f"_ZN3c105ErrorC{kind}ENS_14SourceLocationENSt7__cxx1112basic_string".encode() for kind in (1, 2))
+OLD_ABI = tuple(f"_ZN3c105ErrorC{kind}ENS_14SourceLocationESs".encode() for kind in (1, 2))
 
 
 def probe(python: str) -> Environment:
@@ -197,7 +197,7 @@ def read_abi(library: Path) -> Optional[bool]:
     """True for the new C++11 ABI, False for the old; None when the library does not say."""
     try:
         with library.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            new, old = data.find(NEW_ABI) >= 0, data.find(OLD_ABI) >= 0
+            new, old = (any(data.find(name) >= 0 for name in names) for names in (NEW_ABI, OLD_ABI))
     except (OSError, ValueError):
         return None
     return new if new != old else None

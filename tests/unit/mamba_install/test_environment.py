@@ -117,7 +117,7 @@ def test_torch_is_read_as_text(tmp_path: Path) -> None:
     folder = tmp_path / "torch" / "lib"
     folder.mkdir(parents=True)
     (tmp_path / "torch" / "version.py").write_text(VERSION_FILE)
-    (folder / "libc10.so").write_bytes(b"\x7fELF" + probes.NEW_ABI + b"IcSt11char_traitsIcESaIcEEE\0")
+    (folder / "libc10.so").write_bytes(b"\x7fELF" + probes.NEW_ABI[0] + b"IcSt11char_traitsIcESaIcEEE\0")
     sources: Dict[str, str] = {}
     read = probes.read_torch([str(tmp_path)], sources)
     assert read == {
@@ -133,10 +133,10 @@ def test_torch_is_read_as_text(tmp_path: Path) -> None:
 def test_the_abi_is_in_the_symbols(tmp_path: Path) -> None:
     library = tmp_path / "libc10.so"
     assert probes.read_abi(library) is None
-    for content, abi in ((b"", None), (b"nothing", None), (probes.OLD_ABI, False), (probes.NEW_ABI, True)):
+    for content, abi in ((b"", None), (b"nothing", None), (probes.OLD_ABI[1], False), (probes.NEW_ABI[0], True)):
         library.write_bytes(content)
         assert probes.read_abi(library) is abi
-    library.write_bytes(probes.OLD_ABI + probes.NEW_ABI)
+    library.write_bytes(probes.OLD_ABI[1] + probes.NEW_ABI[0])
     assert probes.read_abi(library) is None
 
 

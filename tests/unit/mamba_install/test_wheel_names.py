@@ -20,7 +20,7 @@ from mamba_install.wheel_names import Label, WheelName, WheelNameError
         ("something", None),
     ],
 )
-def test_labels(local: str, label: "Label | None") -> None:
+def test_labels(local: str, label: Label | None) -> None:
     assert Label.parse(local) == label
     if label is not None:
         assert Label.parse(str(label)) == label
