@@ -152,8 +152,9 @@ def _kernels_serve(device: str) -> bool:
 
 
 # What torch.compiler.assume_constant_result does, without the second that importing torch's compiler takes: a compiled
-# function calls this while it is traced, and keeps the answer.
+# function calls these while it is traced, and keeps the answers.
 _kernels_serve._dynamo_marked_constant = True  # type: ignore[attr-defined]
+forced_backend._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _cannot(forced: str, op: str, reason: str, hint: str) -> BackendError:

@@ -12,7 +12,7 @@ _libraries: list[Any] = []  # a torch.library.Library undoes its work when it is
 
 
 def register() -> None:
-    """Tell torch, in the way of its version: register_fake from 2.4, impl_abstract from 2.1, a Meta kernel before."""
+    """Tell torch: by register_fake from 2.4 on, by a Meta kernel before (2.2 takes its impl_abstract from Python ops only)."""
     for name, function in (
         ("selective_scan_fwd", _selective_scan_fwd),
         ("selective_scan_bwd", _selective_scan_bwd),
@@ -24,13 +24,16 @@ def register() -> None:
 
 
 def _register(name: str, function: Callable[..., Any]) -> None:
-    new = getattr(torch.library, "register_fake", None) or getattr(torch.library, "impl_abstract", None)
+    new = getattr(torch.library, "register_fake", None)
     if new is not None:
         new(f"mamba_ssm::{name}")(function)
         return
-    if not _libraries:
-        _libraries.append(torch.library.Library("mamba_ssm", "IMPL", "Meta"))  # type: ignore[no-untyped-call]
-    _libraries[0].impl(name, function)
+    # torch 1.13 has no rule for the autograd key of tensors without values, so the function stands there too.
+    keys = ("Meta", "AutogradMeta") if torch.__version__.startswith("1.") else ("Meta",)
+    for key in keys:
+        library = torch.library.Library("mamba_ssm", "IMPL", key)  # type: ignore[no-untyped-call]
+        library.impl(name, function)  # type: ignore[no-untyped-call]
+        _libraries.append(library)
 
 
 def _selective_scan_fwd(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +12,20 @@ _TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 # From 2.4 on the binding asks torch for the current stream itself.
 _BINDING_KNOWS_STREAM = _TORCH >= (2, 4)
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
+
+def _outside_of_old_graphs(function: _Function) -> _Function:
+    """Keep the function out of compiled graphs before torch 2.6, whose compilers mistake the order of its gradients. The
+    compiler is imported at the first call, as torch's own checkpoint does."""
+    disable = getattr(torch, "_disable_dynamo", None)
+    if _TORCH >= (2, 6) or disable is None:
+        return function
+    disabled: _Function = disable(function)
+    return disabled
+
+
+@_outside_of_old_graphs
 def scan(
     u: Tensor,
     delta: Tensor,
@@ -30,12 +44,14 @@ def scan(
     return out, last_state
 
 
+@_outside_of_old_graphs
 def conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool) -> Tensor:
     """The convolution by kernels. Shapes as in _reference.conv1d."""
     out: Tensor = _Conv1d.apply(x, weight, bias, silu)  # type: ignore[no-untyped-call]
     return out
 
 
+@_outside_of_old_graphs
 def conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None, silu: bool) -> Tensor:
     """Further steps of the convolution by kernels; conv_state changes in place. No gradient."""
     with torch.no_grad():
@@ -75,7 +91,7 @@ class _Scan(torch.autograd.Function):
         inputs = (u, delta, A, B, C, D, z, delta_bias)
         with torch.no_grad():
             du, ddelta, dA, dB, dC, dD, dz, ddelta_bias, _ = torch.ops.mamba_ssm.selective_scan_bwd(
-                _rows(dout), *inputs, ctx.delta_softplus, None, checkpoints, None, _stream(u)
+                dout.contiguous(), *inputs, ctx.delta_softplus, None, checkpoints, None, _stream(u)
             )
             gradients = (du, ddelta, dA, dB.to(B.dtype), dC.to(C.dtype), dD, dz, ddelta_bias)
         return (*_once("selective_scan_fn", gradients, inputs, dout), None)
