@@ -15,5 +15,6 @@ y = block(x)
 y.sum().backward()
 
 assert y.shape == x.shape
-assert x.grad is not None and bool(torch.isfinite(x.grad).all())
+assert x.grad is not None
+assert bool(torch.isfinite(x.grad).all())
 print(mamba_ssm.backend_info())

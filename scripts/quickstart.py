@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, Optional, Sequence
 
-from farm.toolchains import find_system_toolchain
+from farm.cli import read_project
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = """\
@@ -28,7 +28,7 @@ examples:
 """
 
 
-class StepFailed(Exception):
+class StepError(Exception):
     """A step's command ended with an error; the command has said why."""
 
 
@@ -55,26 +55,25 @@ class Stopwatch:
 
 
 def run(command: Sequence[str]) -> None:
-    """Run one visible command from the checkout; StepFailed when it does not end with 0."""
+    """Run one visible command from the checkout; StepError when it does not end with 0."""
     print("+ " + " ".join(command), file=sys.stderr, flush=True)
     code = subprocess.run(command, cwd=ROOT).returncode
     if code != 0:
-        raise StepFailed(f"`{' '.join(command)}` ended with exit code {code}")
+        raise StepError(f"`{' '.join(command)}` ended with exit code {code}")
 
 
 def builds_for_this_machine(cuda: Optional[bool]) -> list[str]:
-    """The identifiers to build: CPU always, CUDA where an nvcc is found (cuda=None) or asked for (True)."""
-    machine = platform.machine()
-    builds = [f"mamba_ssm-universal-cpu-{machine}"]
-    toolchain = None if cuda is False else find_system_toolchain()
-    if cuda and toolchain is None:
-        raise StepFailed(
-            "CUDA kernels were asked for, and no nvcc was found\n"
-            "hint: install a CUDA toolkit, set CUDA_HOME to it, or leave --cuda out"
-        )
-    if toolchain is not None:
-        builds.append(f"mamba_ssm-universal-cu{toolchain.version.split('.')[0]}-{machine}")
-    return builds
+    """The universal builds that this machine can make: CPU, and CUDA where a toolkit is found (cuda=None) or asked for (True)."""
+    universal = [
+        build for build in read_project().builds if build.kind == "universal" and build.machine == platform.machine()
+    ]
+    here = [build for build in universal if build.reason is None and (cuda is not False or build.accelerator == "cpu")]
+    if not here:
+        raise StepError(f"nothing can be built here: {universal[0].reason if universal else 'no row for this machine'}")
+    if cuda and all(build.accelerator == "cpu" for build in here):
+        why = next((build.reason for build in universal if build.accelerator != "cpu"), "no row for this machine")
+        raise StepError(f"CUDA kernels were asked for and cannot be built: {why}\nhint: leave --cuda out")
+    return [build.identifier for build in here]
 
 
 def quickstart(torch: str, cuda: Optional[bool], environment: Path, watch: Stopwatch) -> None:
@@ -103,7 +102,9 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="quickstart", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--torch", default="2.13.0", metavar="VERSION", help="torch of the fresh environment [%(default)s]")
+    parser.add_argument(
+        "--torch", default="2.13.0", metavar="VERSION", help="torch of the fresh environment [%(default)s]"
+    )
     parser.add_argument("--cuda", action="store_true", default=None, help="insist on CUDA kernels")
     parser.add_argument("--no-cuda", dest="cuda", action="store_false", help="build CPU kernels only")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="make the environment here and keep it")
@@ -116,7 +117,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="mamba-quickstart-"))
     try:
         quickstart(arguments.torch, arguments.cuda, arguments.keep or folder / "environment", watch)
-    except StepFailed as error:
+    except StepError as error:
         print(f"quickstart stopped: {error}", file=sys.stderr)
         return 8
     except KeyboardInterrupt:

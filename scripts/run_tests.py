@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Optional, Sequence
 
-from scripts.quickstart import ROOT, StepFailed, Stopwatch, builds_for_this_machine, run
+from scripts.quickstart import ROOT, StepError, Stopwatch, builds_for_this_machine, run
 
 EXAMPLES = """\
 examples:
@@ -54,7 +54,7 @@ def pytest(folders: Sequence[str], environment: dict[str, str]) -> None:
     print("+ " + " ".join(command), file=sys.stderr, flush=True)
     code = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}).returncode
     if code != 0:
-        raise StepFailed(f"`{' '.join(existing)}` ended with exit code {code}")
+        raise StepError(f"`{' '.join(existing)}` ended with exit code {code}")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -81,7 +81,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             with watch.step(f"tests: {ring}"):
                 extra = {"MAMBA_SSM_NATIVE_DIR": str(native)} if ring == "ops" else {}
                 pytest(FOLDERS[ring], {**environment, **extra})
-    except StepFailed as error:
+    except StepError as error:
         print(f"tests stopped: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

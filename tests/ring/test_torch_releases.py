@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.ring.environments import ROOT, Environment, fresh_environment
 
 # release -> the binding that must have been chosen
@@ -70,7 +71,9 @@ def prove(environment: Environment, binding: str) -> None:
 def run_op_suite(environment: Environment) -> None:
     pip = environment.run("-m", "pip", "install", "--quiet", "pytest", "numpy<2")
     assert pip.code == 0, pip.stderr
-    suite = environment.run("-m", "pytest", "-q", "--import-mode=importlib", "-c", "/dev/null", str(ROOT / "tests" / "ops"))
+    suite = environment.run(
+        "-m", "pytest", "-q", "--import-mode=importlib", "-c", "/dev/null", str(ROOT / "tests" / "ops")
+    )
     assert suite.code == 0, suite.stdout[-8000:] + suite.stderr
 
 
