@@ -26,9 +26,7 @@ def resolve(environment: Environment, candidates: Iterable[Candidate], policy: P
             rejected.append(Rejection(candidate, reasons))
         else:
             fitting.append(candidate)
-    rejected.sort(
-        key=lambda rejection: (rejection.distance, _newest_first(rejection.candidate), rejection.candidate.filename)
-    )
+    rejected.sort(key=_nearness)
     if not fitting:
         return diagnose(environment, offered, tuple(rejected), policy)
     fitting.sort(key=lambda candidate: _preference(candidate, environment, policy))
@@ -60,6 +58,14 @@ def _newest_first(candidate: Candidate) -> Tuple[int, ...]:
     parts = (*version.release, 0, 0, 0, 0)[:4]
     post = version.post + 1 if version.post is not None else 0
     return (*(-part for part in parts), int(version.is_prerelease), -post)
+
+
+def _nearness(rejection: Rejection) -> Tuple[object, ...]:
+    """Sorts what does not fit: the fewest and most fixable reasons, then the newest of everything."""
+    candidate, label = rejection.candidate, rejection.candidate.name.label
+    torch = numbers(label.torch) if label is not None and label.torch is not None else (0, 0)
+    newest = (-torch[0], -torch[1], -(cuda_major(candidate) or 0))
+    return (rejection.distance, _newest_first(candidate), newest, candidate.filename)
 
 
 def _kind_rank(candidate: Candidate, policy: Policy) -> int:

@@ -22,6 +22,8 @@ def verify(executable: str, package: str, log: Log) -> SelfCheck:
     with tempfile.TemporaryDirectory(prefix="mamba-install-") as folder:
         if module in WITH_SELFCHECK:
             done = run([executable, "-m", f"{module}.selfcheck", "--json"], log, Path(folder), TIMEOUT)
+            if is_not_installed(done, module):
+                return SelfCheck(False, f"`{module}` is not installed beside `{executable}`", {})
             if not is_without_selfcheck(done, module):
                 return read_report(done)
         done = run([executable, "-c", f"import {module}"], log, Path(folder), TIMEOUT)
@@ -31,6 +33,11 @@ def verify(executable: str, package: str, log: Log) -> SelfCheck:
 def is_without_selfcheck(done: Finished, module: str) -> bool:
     """A public package of the same name has no self-check; one that is there and fails is another matter."""
     return done.code != 0 and f"No module named {module}.selfcheck" in done.stderr
+
+
+def is_not_installed(done: Finished, module: str) -> bool:
+    """Not there at all, as opposed to there and broken."""
+    return done.code != 0 and f"ModuleNotFoundError: No module named '{module}'" in done.stderr
 
 
 def import_verdict(done: Finished, module: str) -> SelfCheck:

@@ -323,3 +323,11 @@ def test_every_rule_has_a_place_in_the_order_of_telling() -> None:
 def test_a_compressed_tag_set_needs_only_one_that_fits() -> None:
     name = "mamba_ssm-2.4.0+cu12-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
     assert decide(replace(HERE, glibc="2.17"), [name]).outcome == "wheel"
+
+
+def test_without_torch_the_newest_that_a_wheel_exists_for_is_advised() -> None:
+    names = [f"mamba_ssm-2.4.0+cu12torch2.{minor}cxx11abiTRUE-cp312-cp312-{M}.whl" for minor in (9, 10, 7)]
+    decision = decide(replace(HERE, torch=None, torch_cuda=None, torch_missing=True), names)
+    assert (
+        decision.command == 'python -m pip install "torch==2.10.*" --index-url https://download.pytorch.org/whl/cu128'
+    )

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mamba_install.process import Finished
-from mamba_install.verify import import_verdict, is_without_selfcheck, read_report, table
+from mamba_install.verify import import_verdict, is_not_installed, is_without_selfcheck, read_report, table
 
 CHECK = {
     "name": "selective_scan",
@@ -60,6 +60,7 @@ def test_no_verdict_is_a_failure(done: Finished, what: str) -> None:
 def test_a_package_without_a_self_check_is_only_imported() -> None:
     assert is_without_selfcheck(Finished(1, "", "python: No module named mamba_ssm.selfcheck"), "mamba_ssm")
     assert not is_without_selfcheck(Finished(1, "", "No module named torch"), "mamba_ssm")
+    assert is_not_installed(Finished(1, "", "(ModuleNotFoundError: No module named 'mamba_ssm')"), "mamba_ssm")
     assert import_verdict(Finished(0, "", ""), "flash_attn").ok
     assert "no numbers" in import_verdict(Finished(0, "", ""), "flash_attn").message
     assert "boom" in import_verdict(Finished(1, "", "x\nImportError: boom\n"), "flash_attn").message
