@@ -99,11 +99,12 @@ def install_and_prove(run: Run, tools: Tools) -> Run:
     if target is None or checked is None:
         raise AssertionError("`gather_facts` and `fetch_and_check` come before")
     package = checked.download.candidate.name.distribution
+    has_kernels = checked.contents is not None and bool(checked.contents.bindings)
     installed = install(
         checked,
         run.environment,
         tools.work,
-        prove=lambda: verify(target.executable, package, tools.log),
+        prove=lambda: verify(target.executable, package, tools.log, needs_binding=has_kernels),
         run=lambda command: process.run(command, tools.log, cwd=tools.work),
         log=tools.log,
     )

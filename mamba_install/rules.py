@@ -272,14 +272,16 @@ def _differs(build: str) -> Predicate:
             if torch.vendor_release is not None and label.torch == torch.vendor_release:
                 return None
             return Objection({**words, "why": f"a wheel for torch {label.torch} is built for another torch"})
-        stable = candidate.contents is None or any(row.kind == "stable" for row in candidate.contents.bindings)
-        if not stable:
+        floors = [STABLE_FLOOR]
+        if candidate.contents is not None:
+            floors = [row.torch for row in candidate.contents.bindings if row.kind == "stable"]
+        if not floors:
             return Objection({**words, "why": "this wheel holds no binding of torch's stable ABI"})
-        if torch.version >= Version(STABLE_FLOOR):
+        # a pre-release of the floor itself may lack what the release has
+        if numbers(torch.minor) > numbers(floors[0]):
             return None
-        return Objection(
-            {**words, "why": f"only the stable binding serves it, and that begins at torch {STABLE_FLOOR}"}
-        )
+        why = f"only the stable binding serves such a build, and that only after torch {floors[0]}"
+        return Objection({**words, "why": why})
 
     return test
 

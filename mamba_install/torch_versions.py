@@ -10,7 +10,7 @@ from typing import Optional
 from packaging.version import InvalidVersion, Version
 
 # local parts of official wheels; anything else was built by somebody else
-_OFFICIAL = re.compile(r"(cpu|xpu|cu\d{2,3}|rocm\d[\d.]*)(\.cxx11\.abi|\.with\.pypi\.cudnn|\.full)?")
+_OFFICIAL = re.compile(r"(cpu|xpu|cu\d+|rocm[\d.]+)(\.cxx11\.abi|\.with\.pypi\.cudnn)?")
 _VENDOR_RELEASE = re.compile(r"nv(\d{2}\.\d{2})|\(NGC (\d{2}\.\d{2})\)")
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from mamba_install.process import Finished, Log, run
 from mamba_install.records import SelfCheck
@@ -16,8 +16,11 @@ TIMEOUT = 900.0
 WITH_SELFCHECK = {"mamba_ssm"}
 
 
-def verify(executable: str, package: str, log: Log) -> SelfCheck:
-    """Run the self-check away from any checkout, so that only what is installed is imported."""
+def verify(executable: str, package: str, log: Log, needs_binding: bool = False) -> SelfCheck:
+    """Run the self-check away from any checkout, so that only what is installed is imported.
+
+    With `needs_binding`, numbers that are right but come from the slow reference are a failure.
+    """
     module = re.sub(r"[-.]+", "_", package)
     with tempfile.TemporaryDirectory(prefix="mamba-install-") as folder:
         if module in WITH_SELFCHECK:
@@ -25,7 +28,7 @@ def verify(executable: str, package: str, log: Log) -> SelfCheck:
             if is_not_installed(done, module):
                 return SelfCheck(False, f"`{module}` is not installed beside `{executable}`", {})
             if not is_without_selfcheck(done, module):
-                return read_report(done)
+                return read_report(done, needs_binding)
         done = run([executable, "-c", f"import {module}"], log, Path(folder), TIMEOUT)
     return import_verdict(done, module)
 
@@ -48,7 +51,7 @@ def import_verdict(done: Finished, module: str) -> SelfCheck:
     return SelfCheck(True, f"`import {module}` works; this package brings no self-check, so no numbers prove it", {})
 
 
-def read_report(done: Finished) -> SelfCheck:
+def read_report(done: Finished, needs_binding: bool = False) -> SelfCheck:
     """The report of a self-check; one that crashed has none, and that is the verdict."""
     report = _last_object(done.stdout)
     if report is None or type(report.get("ok")) is not bool:
@@ -60,7 +63,18 @@ def read_report(done: Finished) -> SelfCheck:
     if failed or not report["ok"] or done.code != 0:
         first = f": {_describe(failed[0])}" if failed else f" (exit status {done.code})"
         return SelfCheck(False, f"{len(failed)} of {len(checks)} checks failed{first}", report)
-    return SelfCheck(True, f"{len(checks)} checks passed against float64", report)
+    slow = _why_without_binding(report)
+    if slow is not None and needs_binding:
+        return SelfCheck(False, f"the compiled kernels of the wheel were not loaded: {slow}", report)
+    beside = f"; only the reference in plain PyTorch serves: {slow}" if slow is not None else ""
+    return SelfCheck(True, f"{len(checks)} checks passed against float64{beside}", report)
+
+
+def _why_without_binding(report: Mapping[str, Any]) -> Optional[str]:
+    info = report.get("backend_info")
+    if not isinstance(info, dict) or "binding" not in info or info["binding"] is not None:
+        return None
+    return str(info.get("binding_reason") or "no reason given")
 
 
 def _last_object(text: str) -> Any:

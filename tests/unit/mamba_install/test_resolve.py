@@ -180,6 +180,7 @@ def test_a_wheel_without_the_binding_for_this_torch() -> None:
         ("2.11.0.dev20260101+cu128", True),
         ("2.10.0+mine", True),
         ("2.9.0a0+145a3a7bda.nv25.09", False),
+        ("2.9.1+mine", False),
         ("2.8.0a0+5228986c39.nv25.05", False),
     ],
 )

@@ -64,3 +64,13 @@ def test_a_package_without_a_self_check_is_only_imported() -> None:
     assert import_verdict(Finished(0, "", ""), "flash_attn").ok
     assert "no numbers" in import_verdict(Finished(0, "", ""), "flash_attn").message
     assert "boom" in import_verdict(Finished(1, "", "x\nImportError: boom\n"), "flash_attn").message
+
+
+def test_right_numbers_from_the_reference_are_no_proof_of_a_wheel_with_kernels() -> None:
+    info = {"binding": None, "binding_reason": "no binding for torch 2.8"}
+    done = Finished(0, json.dumps({**REPORT, "backend_info": info}), "")
+    assert read_report(done).ok
+    assert "no binding for torch 2.8" in read_report(done).message
+    assert not read_report(done, needs_binding=True).ok
+    served = Finished(0, json.dumps({**REPORT, "backend_info": {"binding": "binding_stable.so"}}), "")
+    assert read_report(served, needs_binding=True).ok
