@@ -12,7 +12,8 @@ constexpr int kHalo = kMaxWidth - 1;  // steps before a tile that reach into it
 enum ConvVector : uint32_t { kVectorX = 1, kVectorConvOut = 2, kVectorConvDout = 4, kVectorDx = 8 };
 
 // How (batch, channel, tile of kItems steps) is spread over threads. A row is cut into `segments` of `tiles` tiles.
-// Threads of a warp take neighbouring tiles of one row, or, where memory runs along the channels, neighbouring channels.
+// Threads of a warp take neighbouring tiles of one row, or, where memory runs along the channels, neighbouring
+// channels.
 struct ConvSpread {
   int64_t segments, tiles;
   int32_t channels_fast;

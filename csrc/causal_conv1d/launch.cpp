@@ -16,8 +16,8 @@ const char* const kBackwardKernels[3] = {"mamba_conv_backward_float32", "mamba_c
 const char* const kUpdateKernels[3] = {"mamba_conv_update_float32", "mamba_conv_update_float16",
                                        "mamba_conv_update_bfloat16"};
 
-constexpr int64_t kTilesOfThread = 4;    // along time
-constexpr int64_t kTilesOfChannel = 8;   // along the channels: enough steps for each of a thread's few atomics
+constexpr int64_t kTilesOfThread = 4;   // along time
+constexpr int64_t kTilesOfChannel = 8;  // along the channels: enough steps for each of a thread's few atomics
 
 MambaStatus check_sizes(const char* f, int64_t batch, int64_t dim, int64_t length, int64_t width, int32_t dtype,
                         int32_t weight_dtype) {

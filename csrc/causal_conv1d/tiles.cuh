@@ -35,7 +35,8 @@ __device__ __forceinline__ ThreadTiles tiles_of_thread(const CausalConv1dParams&
   return mine;
 }
 
-// Taps of one channel, aligned to the newest input: tap[kMaxWidth - 1] meets x[t]. Narrow filters leave the first unused.
+// Taps of one channel, aligned to the newest input: tap[kMaxWidth - 1] meets x[t]. Narrow filters leave the first
+// unused.
 struct Taps {
   float tap[kMaxWidth], bias;
   int unused;
@@ -56,9 +57,9 @@ __device__ __forceinline__ Taps taps_of(const MambaView& weight, const MambaView
   taps.unused = kMaxWidth - static_cast<int>(width);
   DEV_UNROLL
   for (int k = 0; k < kMaxWidth; k++)
-    taps.tap[k] = k < taps.unused ? 0.f
-                                  : load_any(weight.data, dtype,
-                                             channel * weight.stride[0] + (k - taps.unused) * weight.stride[1]);
+    taps.tap[k] = k < taps.unused
+                      ? 0.f
+                      : load_any(weight.data, dtype, channel * weight.stride[0] + (k - taps.unused) * weight.stride[1]);
   taps.bias = bias.data == nullptr ? 0.f : load_any(bias.data, dtype, channel * bias.stride[0]);
   return taps;
 }

@@ -33,8 +33,8 @@ __device__ __forceinline__ void conv_update(const ConvUpdate& arguments) {
   DEV_NO_UNROLL
   for (int64_t i = 0; i < p.state_length; i++) {
     const int64_t from = i + p.length;
-    state.data[i * state.step] = from < p.state_length ? state.data[from * state.step]
-                                                       : x.data[(from - p.state_length) * x.step];
+    state.data[i * state.step] =
+        from < p.state_length ? state.data[from * state.step] : x.data[(from - p.state_length) * x.step];
   }
 }
 

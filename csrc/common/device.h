@@ -11,13 +11,13 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#define DEV_DYNAMIC_SHARED(T, name)                                  \
+#define DEV_DYNAMIC_SHARED(T, name)                                    \
   extern __shared__ __align__(16) unsigned char dev_dynamic_shared_[]; \
   T* name = reinterpret_cast<T*>(dev_dynamic_shared_)
 #define DEV_SHARED(T, name) __shared__ typename dev::Same<T>::type name
-#define DEV_KERNEL(name, Arguments, threads, blocks, ...)                                           \
+#define DEV_KERNEL(name, Arguments, threads, blocks, ...)                                         \
   extern "C" __global__ void __launch_bounds__(threads, blocks) name(const Arguments arguments) { \
-    __VA_ARGS__(arguments);                                                                         \
+    __VA_ARGS__(arguments);                                                                       \
   }
 #define DEV_UNROLL _Pragma("unroll")
 #define DEV_NO_UNROLL _Pragma("unroll 1")

@@ -1,6 +1,6 @@
 // Binds the functions that glibc 2.34 moved into libc.so.6 to their first versions, so that a library linked on a new
-// system loads on glibc 2.17. The old versions live in libdl.so.2 and libpthread.so.0 on such a system: link with
-// `-Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0 -Wl,--as-needed`. Include it in every file that calls one of them.
+// system loads on glibc 2.17. There the old versions live in libdl.so.2 and libpthread.so.0: link with
+// `-Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0 -Wl,--as-needed`. For every file that calls one of them.
 #pragma once
 
 #if __has_include(<gnu/libc-version.h>)

@@ -4,7 +4,7 @@
 
 namespace mamba {
 
-constexpr int kItems = 8;         // consecutive time steps of one thread: one 16-byte access of half precision
+constexpr int kItems = 8;  // consecutive time steps of one thread: one 16-byte access of half precision
 constexpr int kWarp = 32;
 constexpr int kMaxThreads = 128;  // leaves the backward scan, the hungriest kernel, its registers without a spill
 constexpr int kMaxWarps = kMaxThreads / kWarp;

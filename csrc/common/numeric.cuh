@@ -37,8 +37,8 @@ struct alignas(16) Pack {
   T item[kWidth];
 };
 
-// A run of time steps: `step` is the stride of time, `vector` says that the step is 1 and every kItems-th element lies on
-// a 16-byte boundary.
+// A run of time steps: `step` is the stride of time, `vector` says that the step is 1 and every kItems-th element lies
+// on a 16-byte boundary.
 template <class T>
 struct Row {
   T* data;

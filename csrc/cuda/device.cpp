@@ -36,18 +36,21 @@ const char* image(Unit unit) {
 
 MambaStatus status_of(Result result) {
   switch (result) {
-    case kOutOfMemory: return MAMBA_OUT_OF_MEMORY;
+    case kOutOfMemory:
+      return MAMBA_OUT_OF_MEMORY;
     case kNoDevice:
-    case kInvalidDevice: return MAMBA_NO_DEVICE;
-    default: return MAMBA_DRIVER_ERROR;
+    case kInvalidDevice:
+      return MAMBA_NO_DEVICE;
+    default:
+      return MAMBA_DRIVER_ERROR;
   }
 }
 
 MambaStatus driver_failure(const Driver& driver, Result result, const char* what) {
   const char* text = nullptr;
   driver.cuGetErrorString(result, &text);
-  return fail(status_of(result), "the CUDA driver failed in %s: %s (%d)", what, text == nullptr ? "unknown error" : text,
-              result);
+  return fail(status_of(result), "the CUDA driver failed in %s: %s (%d)", what,
+              text == nullptr ? "unknown error" : text, result);
 }
 
 // Names the GPU and what the library holds, since one of the two has to change.
@@ -62,11 +65,12 @@ MambaStatus no_image(const Driver& driver, Result result, Device device, int ord
                 "no kernel image of %s for GPU %d, whose compute capability is %d.%d; the library holds: `%s`\n"
                 "hint: install a build for sm_%d%d, or build from source on this machine",
                 kUnitNames[unit], ordinal, major, minor, MAMBA_CUDA_DESCRIPTION, major, minor);
-  return fail(MAMBA_NO_KERNEL_IMAGE,
-              "the driver (CUDA %d.%d) cannot read the kernel image of %s for GPU %d, whose compute capability is "
-              "%d.%d (error %d); the library holds: `%s`\nhint: update the NVIDIA driver, or install a build for CUDA %d",
-              driver_major, driver_minor, kUnitNames[unit], ordinal, major, minor, result, MAMBA_CUDA_DESCRIPTION,
-              driver_major);
+  return fail(
+      MAMBA_NO_KERNEL_IMAGE,
+      "the driver (CUDA %d.%d) cannot read the kernel image of %s for GPU %d, whose compute capability is "
+      "%d.%d (error %d); the library holds: `%s`\nhint: update the NVIDIA driver, or install a build for CUDA %d",
+      driver_major, driver_minor, kUnitNames[unit], ordinal, major, minor, result, MAMBA_CUDA_DESCRIPTION,
+      driver_major);
 }
 
 MambaStatus open_context(const Driver& driver, int32_t ordinal, Device* device, DeviceState* state) {
@@ -87,6 +91,17 @@ MambaStatus load_module(const Driver& driver, int32_t ordinal, Device device, Un
   if (result == kNoBinaryForGpu || result == kUnsupportedPtxVersion || result == kInvalidImage || result == kInvalidPtx)
     return no_image(driver, result, device, ordinal, unit);
   return driver_failure(driver, result, "cuModuleLoadData");
+}
+
+MambaStatus check_ordinal(const Driver& driver, int32_t ordinal) {
+  int count = 0;
+  const Result result = driver.cuDeviceGetCount(&count);
+  if (result != kSuccess) return driver_failure(driver, result, "cuDeviceGetCount");
+  if (ordinal < 0 || ordinal >= count)
+    return fail(MAMBA_NO_DEVICE, "no CUDA device %d: the driver sees %d", ordinal, count);
+  if (ordinal >= kMaxDevices)
+    return fail(MAMBA_UNSUPPORTED, "CUDA device %d: only the first %d are served", ordinal, kMaxDevices);
+  return MAMBA_OK;
 }
 
 }  // namespace
@@ -118,15 +133,8 @@ Launcher::Launcher(Unit unit, const MambaContext* context) : unit_(unit) {
     status_ = MAMBA_NO_DEVICE;
     return;
   }
-  const int32_t count = device_count();
-  if (ordinal_ < 0 || ordinal_ >= count) {
-    status_ = fail(MAMBA_NO_DEVICE, "no CUDA device %d: the driver sees %d", ordinal_, count);
-    return;
-  }
-  if (ordinal_ >= kMaxDevices) {
-    status_ = fail(MAMBA_UNSUPPORTED, "CUDA device %d: only the first %d are served", ordinal_, kMaxDevices);
-    return;
-  }
+  status_ = check_ordinal(*driver_, ordinal_);
+  if (status_ != MAMBA_OK) return;
   DeviceState* state = &devices[ordinal_];
   Device device = 0;
   pthread_mutex_lock(&loading);

@@ -11,7 +11,8 @@ namespace mamba {
 namespace cuda {
 namespace {
 
-// Names another driver library than the system's, for systems that keep it where the loader does not look, and for tests.
+// Names another driver library than the system's, for systems that keep it where the loader does not look, and for
+// tests.
 constexpr const char* kDriverVariable = "MAMBA_SSM_CUDA_DRIVER";
 
 pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -26,12 +27,13 @@ bool open_driver() {
   void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();
-    write_text(reason, "no CUDA device: %s could not be opened (%s)\nhint: install the NVIDIA driver, or set %s to its library",
+    write_text(reason,
+               "no CUDA device: %s could not be opened (%s)\nhint: install the NVIDIA driver, or set %s to its library",
                name, why == nullptr ? "no reason given" : why, kDriverVariable);
     return false;
   }
   const char* missing = nullptr;
-#define MAMBA_DRIVER_SYMBOL(symbol, parameters)                                           \
+#define MAMBA_DRIVER_SYMBOL(symbol, parameters)                                       \
   functions.symbol = reinterpret_cast<Result(*) parameters>(dlsym(library, #symbol)); \
   if (functions.symbol == nullptr) missing = #symbol;
   MAMBA_DRIVER_FUNCTIONS(MAMBA_DRIVER_SYMBOL)

@@ -33,8 +33,8 @@ struct ScanBackward {
   uint32_t vector;
 };
 
-// float32 elements of dynamic shared memory. Forward: the state that enters a chunk, double-buffered. Backward: the same
-// for the gradient, the block's sums of dA and of constant dB and dC, and each warp's padded transpose.
+// float32 elements of dynamic shared memory. Forward: the state that enters a chunk, double-buffered. Backward: the
+// same for the gradient, the block's sums of dA and of constant dB and dC, and each warp's padded transpose.
 constexpr int kTransposeRow = kItems + 1;
 constexpr int64_t scan_forward_shared(int64_t state) { return 2 * state; }
 constexpr int64_t scan_backward_shared(int64_t state, int64_t threads) { return 5 * state + threads * kTransposeRow; }

@@ -1,7 +1,7 @@
 // Selective scan, backward. With g_t the gradient of h_t and q_t = a_t g_t what it sends to h_{t-1}:
 //   g_t = C_t dy_t + q_{t+1}, so q_t = a_t q_{t+1} + a_t C_t dy_t
-// is again a chain of affine maps, now from the end of the row to its start. Each chunk first recomputes its states from
-// the checkpoint before it, then runs both scans at once, with one barrier a state.
+// is again a chain of affine maps, now from the end of the row to its start. Each chunk first recomputes its states
+// from the checkpoint before it, then runs both scans at once, with one barrier a state.
 #pragma once
 #include "common/warp.cuh"
 #include "selective_scan/arguments.h"
@@ -10,8 +10,8 @@
 
 namespace mamba {
 
-// A warp holds 32 * kItems consecutive steps, kItems a lane, and adds those before `valid` to out. The transpose through
-// shared memory makes the atomics of a warp fall on neighbouring addresses.
+// A warp holds 32 * kItems consecutive steps, kItems a lane, and adds those before `valid` to out. The transpose
+// through shared memory makes the atomics of a warp fall on neighbouring addresses.
 __device__ __forceinline__ void warp_add_to(float* out, int64_t valid, float* transpose, const float (&x)[kItems],
                                             int lane) {
   DEV_UNROLL

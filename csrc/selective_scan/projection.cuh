@@ -27,8 +27,8 @@ template <class T>
 __device__ __forceinline__ Projection<T> projection_of(const MambaView& view, bool variable, int64_t batch,
                                                        int64_t channel, int64_t group, uint32_t vector) {
   if (variable)
-    return {static_cast<const T*>(view.data) + batch * view.stride[0] + group * view.stride[1], nullptr,
-            view.stride[2], view.stride[3], vector != 0};
+    return {static_cast<const T*>(view.data) + batch * view.stride[0] + group * view.stride[1], nullptr, view.stride[2],
+            view.stride[3], vector != 0};
   return {nullptr, static_cast<const float*>(view.data) + channel * view.stride[0], view.stride[1], 0, false};
 }
 

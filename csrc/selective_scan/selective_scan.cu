@@ -1,5 +1,5 @@
-// The selective scan's kernels under the names by which the launcher finds them. The blocks wanted on an SM are what the
-// registers allow without a spill: with none named, ptxas spills 4 bytes of the forward scan to fit a fifth.
+// The selective scan's kernels under the names by which the launcher finds them. The blocks wanted on an SM are what
+// the registers allow without a spill: with none named, ptxas spills 4 bytes of the forward scan to fit a fifth.
 #include "selective_scan/backward.cuh"
 #include "selective_scan/forward.cuh"
 
