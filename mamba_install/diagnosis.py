@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections import Counter
 from typing import Dict, NamedTuple, Optional, Sequence, Tuple
@@ -105,7 +106,7 @@ def _not_in_index(offered: Sequence[Candidate], policy: Policy) -> Decision:
 def advise(code: str, environment: Environment, nearest: Candidate, policy: Policy) -> Advice:
     """The command for a code; `nearest` says which torch or Python would do."""
     python = _python(environment)
-    words: Dict[str, str] = {"python": python, "package": policy.package}
+    words: Dict[str, str] = {"python": python, "source": shlex.quote(nearest.source)}
     if code == "TORCH_NO_CUDA" and environment.has_gpu is False:
         code = "BUILD"  # a torch with CUDA would change nothing here
     if code in ("NO_WHEEL_FOR_TORCH", "CUDA_MAJOR_MISMATCH", "CXX11ABI_MISMATCH", "TORCH_NO_CUDA", "TORCH_MISSING"):
@@ -119,6 +120,8 @@ def advise(code: str, environment: Environment, nearest: Candidate, policy: Poli
             f"python{minor} -m venv .venv",
             f"make an environment with Python {minor}, which has wheels, and put torch into it",
         )
+    if code == "PLATFORM_UNSUPPORTED" and environment.system != "windows":
+        code = "BUILD"
     command, hint = _ADVICE.get(code, _ADVICE["BUILD"])
     return Advice(command.format(**words), hint.format(**words))
 
@@ -137,9 +140,13 @@ _ADVICE: Dict[str, Tuple[str, str]] = {
         "wsl --install -d Ubuntu",
         "wheels exist for Linux; on Windows install inside WSL2, where the same driver serves",
     ),
-    "WHEEL_YANKED": ("{python} -m mamba_install list", "see what else the index holds"),
+    "WHEEL_YANKED": ("python -m mamba_install list --index {source}", "see what else the index holds"),
+    "TORCH_ROCM": (
+        "python -m mamba_install --accept-cpu --index {source}",
+        "there are no kernels for ROCm yet: this takes a wheel with CPU kernels, where the index holds one",
+    ),
     "SLOW_PATH": (
-        "{python} -m mamba_install --accept-cpu",
+        "python -m mamba_install --accept-cpu --index {source}",
         "takes the wheel with CPU kernels although this torch could use a GPU",
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +20,11 @@ from tests.unit.mamba_install.wheels import STABLE, UNIVERSAL_CPU, make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 NEWER = UNIVERSAL_CPU.replace("2.4.0", "2.5.0")
+
+
+def find_uv() -> Optional[Path]:
+    found = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    return Path(found) if found else None
 
 
 class Outcome(NamedTuple):
@@ -37,8 +43,8 @@ class Outcome(NamedTuple):
 class Place:
     """An environment with pip and a pretended torch 2.13.0+cpu."""
 
-    def __init__(self, folder: Path) -> None:
-        venv.create(folder, with_pip=True, symlinks=True)
+    def __init__(self, folder: Path, with_pip: bool = True) -> None:
+        venv.create(folder, with_pip=with_pip, symlinks=True)
         self.folder = folder
         self.python = folder / "bin" / "python"
         (self.site,) = folder.glob("lib/python3*/site-packages")
@@ -53,10 +59,12 @@ class Place:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0\n")
         (info / "INSTALLER").write_text("tests\n")
 
-    def run(self, *arguments: str, temporary: Optional[Path] = None) -> Outcome:
+    def run(self, *arguments: str, temporary: Optional[Path] = None, path: Optional[Path] = None) -> Outcome:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAMBA_", "PYTHONPATH"))}
         if temporary is not None:
             environment["TMPDIR"] = str(temporary)
+        if path is not None:
+            environment["PATH"] = f"{path}{os.pathsep}{environment.get('PATH', '')}"
         command = [sys.executable, "-m", "mamba_install", *arguments, "--python", str(self.python)]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
         return Outcome(done.returncode, done.stdout, done.stderr)
@@ -198,3 +206,20 @@ def test_an_interpreter_that_is_none(place: Place, tmp_path: Path) -> None:
         assert done.returncode == 2
         assert "the target interpreter" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(find_uv() is None, reason="uv is not beside the interpreter that runs the tests, nor on the PATH")
+def test_uv_where_the_environment_has_no_pip(tmp_path: Path) -> None:
+    place = Place(tmp_path / "env", with_pip=False)
+    before = place.state()
+    uv = find_uv()
+    assert uv is not None
+    make_wheel(tmp_path / "wheels")
+    outcome = place.run("--index", str(tmp_path / "wheels"), path=uv.parent)
+    assert outcome.code == 0, outcome.err
+    assert "uv pip install" in outcome.err
+    assert set(before) < set(place.state())
+    make_wheel(tmp_path / "broken", NEWER, selfcheck_ok=False)
+    installed = place.state()
+    assert place.run("--index", str(tmp_path / "broken"), path=uv.parent).code == 7
+    assert place.state() == installed
