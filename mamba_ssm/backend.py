@@ -173,4 +173,5 @@ def _warn_slow(op: str, device: str, unsupported: str) -> None:
     )
 
 
+_warn_slow._dynamo_marked_constant = True  # type: ignore[attr-defined]
 _serving: dict[str, bool] = {}

@@ -13,7 +13,7 @@ KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 def check_shape(op: str, name: str, tensor: Tensor, *shapes: Sequence[int]) -> None:
     """Raise ValueError unless the tensor has one of these shapes."""
     for shape in shapes:
-        if tensor.dim() == len(shape) and all(a == b for a, b in zip(tensor.shape, shape)):
+        if tensor.shape == tuple(shape):
             return
     expected = " or ".join(str(tuple(shape)) for shape in shapes)
     raise ValueError(f"{op}: `{name}` must have the shape {expected}, got {tuple(tensor.shape)}")

@@ -12,7 +12,7 @@ _libraries: list[Any] = []  # a torch.library.Library undoes its work when it is
 
 
 def register() -> None:
-    """Tell torch: by register_fake from 2.4 on, by a Meta kernel before (2.2 takes its impl_abstract from Python ops only)."""
+    """Tell torch: by register_fake from 2.4 on, by a Meta kernel before, as 2.2 refuses abstract ones for ops of C++."""
     for name, function in (
         ("selective_scan_fwd", _selective_scan_fwd),
         ("selective_scan_bwd", _selective_scan_bwd),

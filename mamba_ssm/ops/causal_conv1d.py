@@ -49,23 +49,27 @@ def causal_conv1d_fn(
     silu = wants_silu(op, activation)
     _check(op, x, weight, bias)
     _check_states(op, x, weight, seq_idx, initial_states, return_final_states, final_states_out)
-    out = convolve(op, x, weight, bias, silu, seq_idx, initial_states)
+    out = _convolve(op, x, weight, bias, silu, seq_idx, initial_states)
     if not return_final_states:
         return out
     return out, _final_states(x, weight.shape[1], initial_states, final_states_out)
 
 
-def convolve(
+def convolve(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool) -> Tensor:
+    """The plain case of causal_conv1d_fn, under the name `op` in messages."""
+    _check(op, x, weight, bias)
+    return _convolve(op, x, weight, bias, silu, None, None)
+
+
+def _convolve(
     op: str,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     silu: bool,
-    seq_idx: Tensor | None = None,
-    initial_states: Tensor | None = None,
+    seq_idx: Tensor | None,
+    initial_states: Tensor | None,
 ) -> Tensor:
-    """causal_conv1d_fn without the final states, under the name `op` in messages."""
-    _check(op, x, weight, bias)
     check_dtype(op, "x", x, KERNEL_DTYPES)
     check_dtype(op, "weight", weight, KERNEL_DTYPES)
     width, length = weight.shape[1], x.shape[2]
