@@ -53,7 +53,7 @@ __device__ __forceinline__ Row<T> row_of(const MambaView& view, int64_t batch, i
 
 // x[i] = element at `first + i` where i < valid, else 0.
 template <class T>
-__device__ __forceinline__ void load_items(const Row<T>& row, int64_t first, int valid, float (&x)[kItems]) {
+__device__ __forceinline__ void load_items(const Row<const T>& row, int64_t first, int valid, float (&x)[kItems]) {
   using P = Pack<T>;
   if (row.vector && valid >= kItems) {
     DEV_UNROLL

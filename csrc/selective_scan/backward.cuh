@@ -71,7 +71,7 @@ __device__ __forceinline__ void scan_backward(const ScanBackward& arguments) {
     dA_sum[n] = dB_sum[n] = dC_sum[n] = 0.f;
   }
   float dD = 0.f, dbias = 0.f;
-  int step = 0;
+  unsigned step = 0;
   DEV_NO_UNROLL
   for (int64_t chunk = chunks - 1; chunk >= 0; chunk--) {
     const int64_t first = (chunk * threads + thread) * kItems;

@@ -29,7 +29,7 @@ __device__ __forceinline__ void scan_forward(const ScanForward& arguments) {
   const float D = channel_value(p.D, channel), bias = channel_value(p.delta_bias, channel);
 
   for (int n = thread; n < state; n += threads) carry[n] = state_value(p.initial_state, batch, channel, n);
-  int step = 0;
+  unsigned step = 0;
   DEV_NO_UNROLL
   for (int64_t chunk = 0; chunk < chunks; chunk++) {
     const int64_t first = (chunk * threads + thread) * kItems;

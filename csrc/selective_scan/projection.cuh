@@ -6,19 +6,20 @@ namespace mamba {
 
 template <class T>
 struct Projection {
-  const T* rows;           // null where constant
-  const float* constants;  // null where variable
-  int64_t state_step, time_step;
+  const void* data;
+  bool variable;
+  int64_t start, state_step, time_step;  // of the channel's first element; elements of T, or of float where constant
   bool vector;
 
   // The values of state n at kItems steps from `first` on. Past the end a variable projection is 0.
   __device__ __forceinline__ void load(int64_t n, int64_t first, int valid, float (&x)[kItems]) const {
-    if (constants != nullptr) {
-      const float constant = constants[n * state_step];
+    const int64_t at = start + n * state_step;
+    if (variable) {
+      load_items(Row<const T>{static_cast<const T*>(data) + at, time_step, vector}, first, valid, x);
+    } else {
+      const float constant = static_cast<const float*>(data)[at];
       DEV_UNROLL
       for (int i = 0; i < kItems; i++) x[i] = constant;
-    } else {
-      load_items(Row<const T>{rows + n * state_step, time_step, vector}, first, valid, x);
     }
   }
 };
@@ -27,9 +28,9 @@ template <class T>
 __device__ __forceinline__ Projection<T> projection_of(const MambaView& view, bool variable, int64_t batch,
                                                        int64_t channel, int64_t group, uint32_t vector) {
   if (variable)
-    return {static_cast<const T*>(view.data) + batch * view.stride[0] + group * view.stride[1], nullptr, view.stride[2],
-            view.stride[3], vector != 0};
-  return {nullptr, static_cast<const float*>(view.data) + channel * view.stride[0], view.stride[1], 0, false};
+    return {view.data,      true,           batch * view.stride[0] + group * view.stride[1],
+            view.stride[2], view.stride[3], vector != 0};
+  return {view.data, false, channel * view.stride[0], view.stride[1], 0, false};
 }
 
 // Elements of small float32 arguments that may be absent.

@@ -48,7 +48,7 @@ BUGS = (
     ),
     Bug("half a warp in a shuffle", "common/warp.cuh", "0xffffffffu", "0xffffu", "is not in mask 0x0000ffff"),
     Bug("a barrier for some", FORWARD, "__syncthreads();", "if (lane < 16) __syncthreads();", "deadlock|race"),
-    Bug("idle threads leave", FORWARD, "int step = 0;", "if (thread * kItems > 300) return; int step = 0;", "exited"),
+    Bug("idle threads leave", FORWARD, "unsigned step = 0;", "if (thread * kItems > 300) return; unsigned step = 0;", "exited"),
     Bug("loads not masked", "common/numeric.cuh", "i < valid ? to_float(from[i * row.step]) : 0.f",
         "to_float(from[i * row.step])", "runs past|wild read"),
     Bug("stores not masked", "common/numeric.cuh", "if (i < valid) from_float(to", "from_float(to",
