@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from farm import platform_tag
-from farm.archs import ArchError, parse_archs
+from farm.archs import parse_archs
 from farm.cuobjdump import find_cuobjdump, list_device_code
 from farm.elf import Library, NotElfError, count_device_code, read_device_code, read_library
 from farm.errors import BuildError, CheckError
@@ -166,9 +166,8 @@ def check_table(wheel: Inspection) -> None:
         return
     try:
         table = json.loads(data)
-        kernels = [table[device]["file"] for device in ("cpu", "cuda") if table[device] is not None]
-        named = sorted(NATIVE + file for file in kernels + [entry["file"] for entry in table["bindings"]])
-    except (ValueError, KeyError, TypeError) as error:
+        named = sorted(NATIVE + file for file in _named_files(table))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         wheel.find("FARM_TABLE", f"{TABLE} cannot be read: {type(error).__name__}: {error}")
         return
     wheel.table = table
@@ -191,6 +190,29 @@ def check_table(wheel: Inspection) -> None:
         for entry in table["bindings"]:
             if entry["kind"] == "classic" and (entry["torch"], entry["cxx11abi"]) != (label.torch, label.cxx11abi):
                 wheel.find("FARM_WRONG_ABI_LABEL", f"called `{label}`, but it holds `{entry['file']}`")
+
+
+def _named_files(table: Any) -> List[str]:
+    """The files that a table names; KeyError, TypeError or ValueError when the loader could not use it."""
+    files = []
+    for device in ("cpu", "cuda"):
+        if table[device] is not None:
+            files.append(table[device]["file"])
+    if table["cuda"] is not None:
+        parse_archs(";".join(table["cuda"]["archs"]))
+        if not isinstance(table["cuda"]["toolkit"], str):
+            raise TypeError("`toolkit` is no string")
+    for entry in table["bindings"]:
+        files.append(entry["file"])
+        if entry["kind"] not in ("classic", "stable"):
+            raise ValueError(f"a binding of unknown kind: `{entry['kind']}`")
+        wanted = {"torch": str, "cxx11abi": bool} if entry["kind"] == "classic" else {"torch_floor": str}
+        for key, kind in wanted.items():
+            if type(entry[key]) is not kind:
+                raise TypeError(f"`{key}` is no {kind.__name__}")
+    if not all(isinstance(file, str) and "/" not in file for file in files):
+        raise TypeError("a file name that is none")
+    return files
 
 
 def check_libraries(wheel: Inspection) -> None:
@@ -266,11 +288,7 @@ def check_device_code(wheel: Inspection) -> None:
     if not cuda or NATIVE + cuda["file"] not in wheel.files:
         return
     data = wheel.files[NATIVE + cuda["file"]]
-    try:
-        archs = parse_archs(";".join(cuda["archs"]))
-    except ArchError as error:
-        wheel.find("FARM_TABLE", f"{TABLE}: {error}")
-        return
+    archs = parse_archs(";".join(cuda["archs"]))
     units = len(CUDA_UNITS)
     declared = {("cubin", re.sub("[af]$", "", arch.capability)): units for arch in archs}
     declared.update({("ptx", re.sub("[af]$", "", arch.capability)): units for arch in archs if arch.ptx})
