@@ -139,7 +139,6 @@ def run_install(arguments: argparse.Namespace, console: Console) -> int:
             answer["selfcheck"] = dict(run.installed.selfcheck.report)
         console.object(answer)
         return EXIT_DONE
-    console.log(f"environment: {report.describe_environment(run.environment)}")
     console.data(report.joined(report.decision_lines(decision)))
     if run.installed is not None:
         from mamba_install.verify import table

@@ -123,7 +123,10 @@ def advise(code: str, environment: Environment, nearest: Candidate, policy: Poli
     if code == "PLATFORM_UNSUPPORTED" and environment.system != "windows":
         code = "BUILD"
     command, hint = _ADVICE.get(code, _ADVICE["BUILD"])
-    return Advice(command.format(**words), hint.format(**words))
+    command = command.format(**words)
+    if command.startswith("python -m mamba_install") and python != "python":
+        command += f" --python {shlex.quote(python)}"
+    return Advice(command, hint.format(**words))
 
 
 # {python} is the target interpreter

@@ -12,6 +12,7 @@ from mamba_install.errors import NothingFitsError
 from mamba_install.fetch import Progress
 from mamba_install.process import Log
 from mamba_install.records import Candidate, CheckedWheel, Decision, Installed, Request
+from mamba_install.report import describe_environment
 from mamba_install.resolve import resolve
 from mamba_install.rules import objections
 from mamba_install.sources import collect
@@ -46,6 +47,7 @@ def gather_facts(run: Run, tools: Tools) -> Run:
     """Request -> Environment."""
     request = run.request
     facts = read_facts(request.facts_file) if request.facts_file else probe_environment(request.python)
+    tools.log(f"environment: {describe_environment(facts)}")
     return replace(run, environment=facts)
 
 
@@ -59,6 +61,7 @@ def decide(run: Run, tools: Tools) -> Run:
     decision = resolve(run.environment, run.candidates, run.request.policy)
     if decision.candidate is None:
         raise NothingFitsError(decision)
+    tools.log(f"chosen: {decision.candidate.filename} ({len(decision.rejected)} others do not fit)")
     return replace(run, decision=decision)
 
 

@@ -113,7 +113,7 @@ def _explain(best: Candidate, fitting: List[Candidate], environment: Environment
     if label is None:
         return f"`{best.filename}` fits: it holds no compiled code, and no wheel with kernels fits"
     if label.kind == "universal":
-        why = f"universal, serves torch {environment.torch} by a binding of its own and survives a torch upgrade"
+        why = f"universal, holds a binding that serves torch {environment.torch}, and survives a torch upgrade"
     else:
         abi = known_abi(environment)
         why = f"classic, for exactly torch {label.torch}, C++11 ABI {int(bool(abi))} and {label.accelerator}"

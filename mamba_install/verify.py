@@ -108,6 +108,9 @@ def table(report: Mapping[str, Any]) -> List[str]:
         rows.append((*words, _number(check.get("max_error")), _number(check.get("threshold")), verdict))
     widths = [max(len(row[column]) for row in rows) for column in range(7)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    info = report.get("backend_info")
+    if isinstance(info, dict) and info.get("binding"):
+        lines.append(f"binding: {info['binding']} ({info.get('binding_reason')})")
     for key in ("torch", "peak_memory_mb"):
         if report.get(key) is not None:
             lines.append(f"{key.replace('_', ' ')}: {report[key]}")
