@@ -61,7 +61,7 @@ def decide(run: Run, tools: Tools) -> Run:
     decision = resolve(run.environment, run.candidates, run.request.policy)
     if decision.candidate is None:
         raise NothingFitsError(decision)
-    tools.log(f"chosen: {decision.candidate.filename} ({len(decision.rejected)} others do not fit)")
+    tools.log(f"chosen: {decision.candidate.filename} ({len(decision.rejected)} rejected)")
     return replace(run, decision=decision)
 
 
