@@ -26,10 +26,9 @@ _PLATFORMS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("x86_64", ("manylinux1_x86_64", "manylinux2014_x86_64", "manylinux_2_28_x86_64")),
 )
 _PYTHONS = ("3.11", "3.10")  # one of them is served by every release
-_NEW_ABI, _OLD_ABI = (
-    b"_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_string",
-    b"_ZN3c105ErrorC1ENS_14SourceLocationESs",
-)
+# both kinds of constructor of c10::Error(SourceLocation, std::string): which one is exported differs between releases
+_NEW_ABI = tuple(f"_ZN3c105ErrorC{kind}ENS_14SourceLocationENSt7__cxx1112basic_string".encode() for kind in (1, 2))
+_OLD_ABI = tuple(f"_ZN3c105ErrorC{kind}ENS_14SourceLocationESs".encode() for kind in (1, 2))
 
 
 @dataclass(frozen=True)
@@ -160,11 +159,10 @@ def read_installed_torch(folder: Path) -> Optional[InstalledTorch]:
 
 
 def read_abi(library: Path) -> Optional[bool]:
-    """Whether libc10.so speaks the new C++11 ABI, by the mangled name of a constructor; None where neither is in it."""
+    """Whether libc10.so speaks the new C++11 ABI, by the mangled names of a constructor; None where it does not say."""
     try:
         data = library.read_bytes()
     except OSError:
         return None
-    if _NEW_ABI in data:
-        return True
-    return False if _OLD_ABI in data else None
+    new, old = (any(name in data for name in names) for names in (_NEW_ABI, _OLD_ABI))
+    return new if new != old else None
