@@ -11,7 +11,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Optional, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,9 +39,9 @@ class Environment:
     def python(self) -> Path:
         return self.folder / "bin" / "python"
 
-    def run(self, *arguments: str) -> Outcome:
+    def run(self, *arguments: str, cwd: Optional[Path] = None) -> Outcome:
         """Run the environment's interpreter away from the checkout, so that only what is installed is imported."""
-        return _run([str(self.python), *arguments], cwd=self.folder)
+        return _run([str(self.python), *arguments], cwd=cwd or self.folder)
 
     def installer(self, *arguments: str) -> Outcome:
         """Run the installer of the checkout on this environment."""
