@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 from farm import ninja
 from farm.actions import Binding, Graph, Native, add_build
@@ -15,7 +17,7 @@ from farm.facts import Facts
 from farm.headers import Headers, cached_headers, get_headers
 from farm.pack import BuiltWheel, pack
 from farm.plan import Build
-from farm.process import first_error
+from farm.process import end_running, first_error
 from farm.settings import Settings
 from farm.toolchains import check_host_compiler
 
@@ -50,8 +52,29 @@ def headers_for(torches: Set[str], facts: Facts, settings: Settings, root: Path)
         return torch, get_headers(release, settings.cache, root / ninja.LOGS / f"headers-{release}.log")
 
     with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
-        found.update(pool.map(fetch, missing.items()))
+        try:
+            found.update(pool.map(fetch, missing.items()))
+        except BaseException:
+            # Leaving the block waits for the threads: let them have nothing to wait for.
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_running()
+            raise
     return found
+
+
+@contextmanager
+def only_one(root: Path) -> Iterator[None]:
+    """Two builds in one checkout would write the same files: the second waits. The system frees the lock of a killed one."""
+    import fcntl  # not on Windows, where nothing is compiled
+
+    (root / "build").mkdir(exist_ok=True)
+    with (root / "build" / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("another build is under way in this checkout: waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def make(
@@ -82,8 +105,6 @@ def make(
 
 def _write_log(root: Path, name: str, graph: Graph, outputs: Set[str], said: Sequence[str]) -> None:
     """The log of one build: each of its commands, and what those that failed said."""
-    import shlex
-
     lines = [f"+ {shlex.join(graph.actions[output].command)}" for output in sorted(outputs)]
     path = root / ninja.LOGS / f"{name}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,13 +122,14 @@ def build_all(root: Path, builds: Sequence[Build], facts: Facts, settings: Setti
     wanted = [
         (build, [Binding(headers[torch], torch, abi) for torch, abi in choices[build.identifier]]) for build in builds
     ]
-    start = time.monotonic()
-    natives, errors = make(root, wanted, facts, settings)
-    compiled = time.monotonic()
     wheels = []
-    for build in builds:
-        if build.identifier in natives:
-            wheels.append(pack(root, build, natives[build.identifier], facts, settings, folder))
+    with only_one(root):
+        start = time.monotonic()
+        natives, errors = make(root, wanted, facts, settings)
+        compiled = time.monotonic()
+        for build in builds:
+            if build.identifier in natives:
+                wheels.append(pack(root, build, natives[build.identifier], facts, settings, folder))
     ended = time.monotonic()
     print(f"compiled in {compiled - start:.1f} s, packed in {ended - compiled:.1f} s", file=sys.stderr, flush=True)
     if errors:

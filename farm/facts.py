@@ -22,6 +22,7 @@ _TORCH = record(
         "version": Key(MINOR),
         "release": Key(RELEASE),
         "pythons": Key(list_of(PYTHON)),
+        "lacks": Key(table_of(list_of(PYTHON)), required=False, default={}),
         "cxx11abi": Key(table_of(table_of(integer))),
         "source": Key(string),
     }
@@ -63,6 +64,10 @@ class TorchFacts:
     release: str
     pythons: Tuple[str, ...]
     cxx11abi: Mapping[str, Mapping[str, bool]]  # machine -> flavour -> new ABI?
+    lacks: Mapping[str, Tuple[str, ...]]  # machine -> pythons that are missing there
+
+    def has_python(self, python: str, machine: str) -> bool:
+        return python in self.pythons and python not in self.lacks.get(machine, ())
 
     def flavours(self, machine: str) -> Tuple[str, ...]:
         return tuple(self.cxx11abi.get(machine, {}))
@@ -106,7 +111,7 @@ class Facts:
         """
         found: List[Tuple[str, bool]] = []
         for minor, torch in self.torch.items():
-            if self.is_stable(minor) or (python is not None and python not in torch.pythons):
+            if self.is_stable(minor) or (python is not None and not torch.has_python(python, machine)):
                 continue
             abis = {abi for flavour, abi in torch.cxx11abi.get(machine, {}).items() if _meets(accelerator, flavour)}
             found.extend((minor, abi) for abi in sorted(abis))
@@ -145,6 +150,7 @@ def parse_facts(text: str, file: str = "facts.yaml") -> Facts:
                 t["release"],
                 t["pythons"],
                 {m: {f: bool(abi) for f, abi in table.items()} for m, table in t["cxx11abi"].items()},
+                t["lacks"],
             )
             for t in values["torch"]
         },

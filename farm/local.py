@@ -13,7 +13,7 @@ from typing import List, Optional, Sequence, Tuple
 from farm import recipe
 from farm.actions import Binding
 from farm.archs import Arch, ArchError, fit, parse_archs, spell
-from farm.builder import make
+from farm.builder import make, only_one
 from farm.errors import BuildError, NetworkError, UsageError
 from farm.facts import Facts, read_facts
 from farm.headers import Headers, InstalledTorch, cached_headers, find_installed_torch, get_headers
@@ -69,8 +69,9 @@ def build_local(world: World, folder: Path) -> Path:
     if toolchain is not None:
         archs = choose_archs(world.settings, toolchain, default_archs(world, toolchain), find_gpus())
         build = Build("local", "local", "local", world.machine, archs=archs, toolchain=toolchain)
-    natives, _ = make(world.root, [(build, bindings)], world.facts, world.settings)
-    return pack(world.root, build, natives[build.identifier], world.facts, world.settings, folder).path
+    with only_one(world.root):
+        natives, _ = make(world.root, [(build, bindings)], world.facts, world.settings)
+        return pack(world.root, build, natives[build.identifier], world.facts, world.settings, folder).path
 
 
 def why_no_native(world: World) -> Optional[str]:

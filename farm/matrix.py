@@ -219,11 +219,12 @@ def _check_classic(faults: Faults, facts: Facts, path: str, value: Dict[str, Any
     for position, python in enumerate(value["pythons"]):
         if pair(python.rstrip("t")) < OLDEST_PYTHON:
             faults.add(f"{path}.pythons[{position}]", f"mamba_ssm needs Python 3.9 or newer: `{python}`")
-        elif python not in torch.pythons:
+        elif any(not torch.has_python(python, machine) for machine in value["machines"]):
+            lacking = [machine for machine in value["machines"] if not torch.has_python(python, machine)]
             faults.add(
                 f"{path}.pythons[{position}]",
-                f"Impossible: torch {torch.version} has no wheel for Python `{python}`, "
-                f"only {', '.join(torch.pythons)} (facts.yaml: torch {torch.version})",
+                f"Impossible: torch {torch.version} has no wheel for Python `{python}` "
+                f"on {', '.join(lacking)}, only {', '.join(torch.pythons)} (facts.yaml: torch {torch.version})",
             )
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from farm.errors import BuildError
 
@@ -64,6 +64,10 @@ class Finished:
     output: str
 
 
+# Processes under way, so that an interruption can end those that other threads wait for.
+_running: Set[subprocess.Popen[str]] = set()
+
+
 def clean_environment(extra: Mapping[str, str] = {}) -> Dict[str, str]:
     """The environment for compilers: ours, less what changes them unseen, in the C locale."""
     environment = {name: value for name, value in os.environ.items() if name not in HIDDEN_INFLUENCES}
@@ -101,6 +105,7 @@ def run(
             f"cannot start: `{command[0]}` ({error.strerror})", "is it installed and executable?"
         ) from error
     assert process.stdout is not None
+    _running.add(process)
     try:
         for line in process.stdout:
             lines.append(line)
@@ -112,11 +117,18 @@ def run(
         _end(process)
         raise
     finally:
+        _running.discard(process)
         process.stdout.close()
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_text("+ " + shlex.join(command) + "\n" + "".join(lines), encoding="utf-8")
     return Finished(tuple(command), process.returncode, "".join(lines))
+
+
+def end_running() -> None:
+    """End every process that is under way, in whatever thread."""
+    for process in list(_running):
+        _end(process)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

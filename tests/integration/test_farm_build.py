@@ -180,7 +180,6 @@ def test_a_broken_matrix_lists_everything_and_ends_with_9(elsewhere: Path) -> No
         (("build", "--only", CLASSIC_CPU, "--archs", "8.0"), 2, "--archs is for CUDA builds"),
         (("build", "--only", "*rocm*"), 8, "no HIP build"),
         (("index", "/nowhere"), 2, "no such folder"),
-        (("check", "/nowhere/x.whl"), 6, "not a wheel's file name"),
         (("plan", "--only", "nothing-like-it"), 2, "hint:"),
         (("explain", "universal-nothing"), 2, "no build has this identifier"),
     ],

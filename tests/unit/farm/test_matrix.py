@@ -95,6 +95,19 @@ def test_a_good_row() -> None:
         ({"cxx11abi": [False]}, "has the C++11 ABI `true` (facts.yaml: torch 2.13) in 'rows[0].cxx11abi[0]'"),
         ({"pythons": ["3.9"]}, "Impossible: torch 2.13 has no wheel for Python `3.9`"),
         ({"torch": "1.13", "pythons": ["3.8"]}, "mamba_ssm needs Python 3.9 or newer: `3.8` in 'rows[0].pythons[0]'"),
+        (
+            {
+                "torch": "2.5",
+                "cuda": None,
+                "cpu": True,
+                "toolchain": None,
+                "archs": None,
+                "pythons": ["3.13"],
+                "cxx11abi": [False],
+                "machines": ["x86_64", "aarch64"],
+            },
+            "torch 2.5 has no wheel for Python `3.13` on aarch64",
+        ),
         ({"toolchain": "12.8"}, "Impossible: CUDA 12.8 cannot build for `cu130`, another CUDA major"),
         ({"toolchain": "13.9"}, "Not in facts.yaml: CUDA toolkit `13.9`"),
         ({"archs": {"x86_64": "7.0;8.0"}}, "Impossible: CUDA 13.0 does not know 7.0 (facts.yaml: toolkit 13.0)"),
@@ -169,7 +182,7 @@ def test_a_row_passes_exactly_when_the_facts_allow_it(
     facts = FACTS.torch[torch]
     possible = (
         facts.cxx11abi[machine].get(cuda) == abi
-        and python in facts.pythons
+        and facts.has_python(python, machine)
         and pair(python) >= (3, 9)
         and toolkit.split(".")[0] == cuda[2:4]
     )
