@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Dict, Sequence
 
 import pytest
-from tests.unit.farm.samples import CUDA_13, real_facts
 
 from farm import toolchains
 from farm.errors import BuildError, UsageError
 from farm.process import Finished
+from tests.unit.farm.samples import CUDA_13, real_facts
 
 VERSION = "Cuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler\n"
 ARCHS = "compute_75\ncompute_120\ncompute_80\ncompute_103\n"
