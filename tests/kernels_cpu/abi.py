@@ -27,7 +27,10 @@ class Scan(ctypes.Structure):
     _fields_ = (
         [(name, _I64) for name in ("batch", "dim", "length", "state", "groups")]
         + [(name, _I32) for name in ("dtype", "delta_softplus", "variable_B", "variable_C")]
-        + [(name, View) for name in "u delta z A B C D delta_bias initial_state out last_state".split()]
+        + [
+            (name, View)
+            for name in ["u", "delta", "z", "A", "B", "C", "D", "delta_bias", "initial_state", "out", "last_state"]
+        ]
         + [("checkpoints", _P)]
     )
 
@@ -35,8 +38,8 @@ class Scan(ctypes.Structure):
 class ScanBackward(ctypes.Structure):
     _fields_ = (
         [("forward", Scan)]
-        + [(name, View) for name in "dout dlast_state du ddelta dz".split()]
-        + [(name, _P) for name in "dA dB dC dD ddelta_bias dinitial_state".split()]
+        + [(name, View) for name in ["dout", "dlast_state", "du", "ddelta", "dz"]]
+        + [(name, _P) for name in ["dA", "dB", "dC", "dD", "ddelta_bias", "dinitial_state"]]
     )
 
 
@@ -44,7 +47,7 @@ class Conv(ctypes.Structure):
     _fields_ = (
         [(name, _I64) for name in ("batch", "dim", "length", "width")]
         + [(name, _I32) for name in ("dtype", "weight_dtype", "silu")]
-        + [(name, View) for name in "x out weight bias".split()]
+        + [(name, View) for name in ["x", "out", "weight", "bias"]]
     )
 
 
@@ -56,7 +59,7 @@ class ConvUpdate(ctypes.Structure):
     _fields_ = (
         [(name, _I64) for name in ("batch", "dim", "length", "width", "state_length")]
         + [(name, _I32) for name in ("dtype", "weight_dtype", "silu")]
-        + [(name, View) for name in "x out conv_state weight bias".split()]
+        + [(name, View) for name in ["x", "out", "conv_state", "weight", "bias"]]
     )
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Dict
 
 import pytest
-from tests.kernels_cpu.abi import Kernels
 
 from farm import recipe
+from tests.kernels_cpu.abi import Kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,3 +69,11 @@ def every_isa(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[s
 def kernels(every_isa: Dict[str, Kernels]) -> Kernels:
     """The widest."""
     return list(every_isa.values())[-1]
+
+
+@pytest.fixture(params=["baseline", "avx2", "avx512"])
+def isa(request: pytest.FixtureRequest, every_isa: Dict[str, Kernels]) -> Kernels:
+    """Each in turn."""
+    if request.param not in every_isa:
+        pytest.skip(f"this CPU has no {request.param}")
+    return every_isa[request.param]

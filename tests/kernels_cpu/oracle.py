@@ -43,7 +43,7 @@ def selective_scan(a: Dict[str, Any], softplussed: bool) -> Tuple[Array, Array, 
     batch, dim, length = a["u"].shape
     _, dt = _steps(a, softplussed)
     B, C = (_per_step(a[k], a[k].ndim == 4, dim, length) for k in "BC")
-    h = np.zeros((batch, dim, a["A"].shape[1])) if a["initial_state"] is None else a["initial_state"]
+    h = np.zeros((batch, dim, a["A"].shape[1]), a["u"].dtype) if a["initial_state"] is None else a["initial_state"]
     states, y = [h], np.empty_like(a["u"])
     for i in range(length):
         step = (slice(None), slice(None), min(i, B.shape[2] - 1))
@@ -59,7 +59,7 @@ def selective_scan(a: Dict[str, Any], softplussed: bool) -> Tuple[Array, Array, 
 def selective_scan_gradients(
     a: Dict[str, Any], softplussed: bool, dout: Array, dlast: Optional[Array]
 ) -> Dict[str, Array]:
-    batch, dim, length = a["u"].shape
+    _, dim, length = a["u"].shape
     raw, dt = _steps(a, softplussed)
     _, _, h = selective_scan(a, softplussed)
     B, C = (_per_step(a[k], a[k].ndim == 4, dim, length) for k in "BC")

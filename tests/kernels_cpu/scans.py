@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
 
 import numpy as np
+
 from tests.kernels_cpu import oracle
 from tests.kernels_cpu.abi import DTYPES, Kernels, Scan, ScanBackward, address, decode, encode, unlike, view
 
@@ -100,7 +101,7 @@ def run_scan(
     shape = (case.batch, case.dim, case.length, case.state, case.groups)
     flags = (DTYPES[case.dtype], int("softplus" in case.options), int(case.variable_B), int(case.variable_C))
     params = Scan(*shape, *flags)
-    for name in "u delta z A B C D delta_bias initial_state".split():
+    for name in ["u", "delta", "z", "A", "B", "C", "D", "delta_bias", "initial_state"]:
         setattr(params, name, view(arguments[name]))
     params.out, params.last_state = view(result["out"]), view(result["last_state"])
     checkpoints = np.full(kernels.checkpoints(params) if backward else 0, np.nan, np.float32)
@@ -122,7 +123,7 @@ def run_scan(
     back.dout, back.dlast_state = view(arguments["dout"]), view(arguments["dlast_state"])
     for name in ("du", "ddelta", "dz"):
         setattr(back, name, view(result.get(name)))
-    for name in "dA dB dC dD ddelta_bias dinitial_state".split():
+    for name in ["dA", "dB", "dC", "dD", "ddelta_bias", "dinitial_state"]:
         setattr(back, name, ctypes.c_void_p(address(result.get(name))))
     kernels.call("selective_scan_bwd", back, threads)
     return result
