@@ -86,20 +86,24 @@ def choose_backend(op: str, device: torch.device, unsupported: str | None = None
             return device.type
         _warn_slow(op, device.type, unsupported)
         return "reference"
+    if not _kernels_serve(forced):
+        reason, hint = why_no_kernels(native(), forced)
+        raise _cannot(forced, op, reason, f"{hint}, or unset the variable" if hint else "unset the variable")
     if device.type != forced:
         raise _cannot(forced, op, f"the tensors are on `{device}`", f"move them to {forced}, or unset the variable")
-    if not _kernels_serve(forced):
-        raise _cannot(forced, op, why_no_kernels(native(), forced), "unset it, or install a wheel with these kernels")
     if unsupported is not None:
         raise _cannot(forced, op, f"its kernels do not serve {unsupported}", "unset the variable to use the reference")
     return forced
 
 
-def why_no_kernels(loaded: Native, device: str) -> str:
-    """Why kernels cannot run on this kind of device, in one sentence."""
+def why_no_kernels(loaded: Native, device: str) -> tuple[str, str]:
+    """Why kernels cannot run on this kind of device, in one sentence, and what helps."""
     if not loaded.serves(device):
-        return loaded.why_not(device)
-    return f"no CUDA device: {loaded.kernels[device].why_no_device()}"
+        return loaded.why_not(device), "install a wheel with these kernels"
+    sentence, hint = loaded.kernels[device].why_no_device()
+    # The library may begin so itself.
+    sentence = sentence if sentence.startswith("no CUDA device") else f"no CUDA device: {sentence}"
+    return sentence, hint
 
 
 def backend_info() -> BackendInfo:
@@ -137,7 +141,7 @@ def _explain(loaded: Native, device: str, forced: str | None) -> tuple[str, str]
     if forced is not None and forced != device:
         return "none", f"{BACKEND_VARIABLE}={forced} forces the {forced} kernels, which do not take tensors on {device}"
     if not _kernels_serve(device):
-        return ("none" if forced else "reference"), why_no_kernels(loaded, device)
+        return ("none" if forced else "reference"), why_no_kernels(loaded, device)[0]
     kernels = loaded.kernels[device]
     return device, f"kernels loaded: {kernels.description or kernels.file}"
 

@@ -52,12 +52,14 @@ class Kernels:
             return 0
         return int(_Table.from_address(self.address).device_count())
 
-    def why_no_device(self) -> str:
-        """The library's own sentence after `device_count` gave 0."""
+    def why_no_device(self) -> tuple[str, str]:
+        """The library's own sentence after `device_count` gave 0, and its hint (or nothing)."""
         if self.address is None:
-            return self.reason
+            return self.reason, ""
         text = _Table.from_address(self.address).last_error()
-        return text.decode(errors="replace") if text else "the library gave no reason"
+        words = text.decode(errors="replace") if text else "the library gave no reason"
+        sentence, _, hint = words.partition("\nhint: ")
+        return sentence, hint
 
 
 @dataclass(frozen=True)

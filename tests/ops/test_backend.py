@@ -23,8 +23,8 @@ class FakeKernels(Kernels):
     def device_count(self) -> int:
         return 1 if self.device == "cpu" or self.description == "with a GPU" else 0
 
-    def why_no_device(self) -> str:
-        return "libcuda.so.1 cannot be opened"
+    def why_no_device(self) -> tuple[str, str]:
+        return "no CUDA device: libcuda.so.1 cannot be opened", "install the driver"
 
 
 def native(cuda: str) -> Native:
@@ -91,10 +91,12 @@ def test_forced(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_backend("op", CUDA)
     with pytest.raises(BackendError, match="its kernels do not serve `seq_idx`\nhint: unset"):
         choose_backend("op", CPU, "`seq_idx`")
-    pretend(monkeypatch, native("without"), "cuda")
+    pretend(monkeypatch, native("with a GPU"), "cuda")
     with pytest.raises(BackendError, match="the tensors are on `cpu`\nhint: move them to cuda"):
         choose_backend("op", CPU)
-    with pytest.raises(BackendError, match=r"no CUDA device: libcuda\.so\.1 cannot be opened\nhint"):
+    with pytest.raises(
+        BackendError, match=r"no CUDA device: libcuda\.so\.1 cannot be opened\nhint: install the driver, or unset"
+    ):
         choose_backend("op", CUDA)
     pretend(monkeypatch, NOTHING, "cpu")
     with pytest.raises(BackendError, match="no native"):
