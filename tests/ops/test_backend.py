@@ -94,6 +94,7 @@ def test_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, native("with a GPU"), "cuda")
     with pytest.raises(BackendError, match="the tensors are on `cpu`\nhint: move them to cuda"):
         choose_backend("op", CPU)
+    pretend(monkeypatch, native("without"), "cuda")
     with pytest.raises(
         BackendError, match=r"no CUDA device: libcuda\.so\.1 cannot be opened\nhint: install the driver, or unset"
     ):
