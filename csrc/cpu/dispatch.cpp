@@ -77,7 +77,8 @@ int64_t selective_scan_checkpoints(const SelectiveScanParams* p) {
   Checker check("selective_scan_checkpoints");
   check_scan_shape(check, *p);
   if (check.status() != MAMBA_OK) return -1;
-  return p->batch * p->dim * p->state * ((p->length + kChunk - 1) / kChunk);
+  const int64_t steps = kChunk * chunks_per_checkpoint(p->state);
+  return p->batch * p->dim * p->state * ((p->length + steps - 1) / steps);
 }
 
 int32_t selective_scan_fwd(const SelectiveScanParams* p, const MambaContext* context) {

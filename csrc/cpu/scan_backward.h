@@ -14,6 +14,8 @@ struct BackwardScratch {
   // Per step; the odd size keeps the arrays off each other's cache sets.
   Vec u[kChunk + 1], dt[kChunk + 1], ddt[kChunk + 1], dtu[kChunk + 1], y[kChunk + 1], z[kChunk + 1];
   Vec dy[kChunk + 1], dz[kChunk + 1], sum_A[kChunk + 1], sum_B[kChunk + 1];
+  // The states before each chunk since a checkpoint.
+  Vec before[kMostChunks][kMaxState];
   // Per state. scaled_A is A in units of log 2; B, C, dB, dC serve where they are constant.
   Vec A[kMaxState], scaled_A[kMaxState], g[kMaxState], dA[kMaxState];
   Vec B[kMaxState], C[kMaxState], dB[kMaxState], dC[kMaxState];
@@ -37,15 +39,34 @@ struct ChunkCall {
   int64_t n, state;
   int steps;
   const float* packed;
-  const float* checkpoint;
+  const Vec* before;
   int rows;
 };
+
+// Only the states, from one chunk to the next.
+template <int count, bool variable_B>
+MAMBA_INLINE void skip_chunk(const BackwardScratch& w, const ChunkCall& c, Vec* after) {
+  Vec h[count];
+  MAMBA_UNROLL
+  for (int g = 0; g < count; ++g) h[g] = c.before[c.n + g];
+  for (int i = 0; i < c.steps; ++i) {
+    const float* b = c.packed + static_cast<int64_t>(i) * 2 * c.state + c.n;
+    const Vec dt = w.dt[i], dtu = w.dtu[i];
+    MAMBA_UNROLL
+    for (int g = 0; g < count; ++g) {
+      const Vec B = variable_B ? splat(b[g]) : w.B[c.n + g];
+      h[g] = exp2(dt * w.scaled_A[c.n + g]) * h[g] + dtu * B;
+    }
+  }
+  MAMBA_UNROLL
+  for (int g = 0; g < count; ++g) after[c.n + g] = h[g];
+}
 
 template <int count, bool variable_B, bool variable_C>
 MAMBA_INLINE void recompute_states(BackwardScratch& w, const ChunkCall& c) {
   Vec h[count];
   MAMBA_UNROLL
-  for (int g = 0; g < count; ++g) w.h[0][g] = h[g] = checkpoint_vector(c.checkpoint, c.n + g, c.rows);
+  for (int g = 0; g < count; ++g) w.h[0][g] = h[g] = c.before[c.n + g];
   for (int i = 0; i < c.steps; ++i) {
     const float* b = c.packed + static_cast<int64_t>(i) * 2 * c.state + c.n;
     const Vec dt = w.dt[i], dtu = w.dtu[i];
@@ -211,6 +232,28 @@ MAMBA_INLINE void save_sums(const BackwardCall& call, const ScanTile& tile, cons
   }
 }
 
+// w.before of every chunk up to `last`, from the checkpoint before it.
+template <bool variable_B>
+MAMBA_INLINE void restore_states(const BackwardCall& call, const ScanTile& tile, const TilePlanes& planes,
+                                 BackwardScratch& w, int64_t last, Vec bias) {
+  const SelectiveScanParams& p = call.params->forward;
+  const ScanLayout& s = call.layout;
+  const int64_t start = last / s.per_checkpoint * s.per_checkpoint;
+  load_checkpoint(w.before[0], checkpoint_at(p.checkpoints, s, tile, start), s.state, tile.rows);
+  for (int64_t i = 0; start + i < last; ++i) {
+    const int64_t first = (start + i) * kChunk;
+    load_tile(w.u, planes.u, tile.row, first, tile.rows, kChunk);
+    load_tile(w.dt, planes.delta, tile.row, first, tile.rows, kChunk);
+    for (int k = 0; k < kChunk; ++k) {
+      w.dt[k] = p.delta_softplus ? softplus(w.dt[k] + bias) : w.dt[k] + bias;
+      w.dtu[k] = w.dt[k] * w.u[k];
+    }
+    ChunkCall c{0, s.state, kChunk, packed_at(call.packed, s, tile, first), w.before[i], tile.rows};
+    for (; c.n + kGroup <= s.state; c.n += kGroup) skip_chunk<kGroup, variable_B>(w, c, w.before[i + 1]);
+    for (; c.n < s.state; ++c.n) skip_chunk<1, variable_B>(w, c, w.before[i + 1]);
+  }
+}
+
 template <bool variable_B, bool variable_C>
 MAMBA_NOINLINE void scan_backward_tile(const BackwardCall& call, const ScanTile& tile, BackwardScratch& w,
                                        bool accumulate, float* partial) {
@@ -232,10 +275,12 @@ MAMBA_NOINLINE void scan_backward_tile(const BackwardCall& call, const ScanTile&
   for (int64_t chunk = s.chunks - 1; chunk >= 0; --chunk) {
     const int64_t first = chunk * kChunk;
     const int steps = static_cast<int>(smaller(kChunk, s.length - first));
+    if (chunk == s.chunks - 1 || (chunk + 1) % s.per_checkpoint == 0)
+      restore_states<variable_B>(call, tile, planes, w, chunk, bias);
     load_chunk(w, planes, tile, first, steps);
     prepare_chunk(w, steps, p.delta_softplus != 0, has_z, bias, has_D, D);
     ChunkCall c{0, s.state, steps, packed_at(call.packed, s, tile, first),
-                checkpoint_at(p.checkpoints, s, tile, chunk), tile.rows};
+                w.before[chunk % s.per_checkpoint], tile.rows};
     float* sums = partial + chunk * 2 * s.state * kChunk;
     for (; c.n + kGroup <= s.state; c.n += kGroup) scan_back<kGroup, variable_B, variable_C>(w, c, accumulate, sums);
     for (; c.n < s.state; ++c.n) scan_back<1, variable_B, variable_C>(w, c, accumulate, sums);

@@ -97,7 +97,9 @@ MAMBA_NOINLINE void scan_forward_tile(const ForwardCall& call, const ScanTile& t
       advance_all<variable_B, variable_C>(w, s.state, 0, steps, packed);
     } else {
       for (int from = 0; from < steps; from += kChunk) {
-        save_checkpoint(checkpoint_at(p.checkpoints, s, tile, (first + from) / kChunk), w.h, s.state, tile.rows);
+        const int64_t index = (first + from) / kChunk;
+        if (index % s.per_checkpoint == 0)
+          save_checkpoint(checkpoint_at(p.checkpoints, s, tile, index), w.h, s.state, tile.rows);
         const int chunk = static_cast<int>(smaller(kChunk, steps - from));
         advance_all<variable_B, variable_C>(w, s.state, from, chunk, packed);
       }

@@ -15,6 +15,7 @@ struct ScanLayout {
   int64_t group_rows;   // channels of a group
   int64_t group_tiles;  // tiles of a group; the last may hold fewer than kLanes channels
   int64_t chunks;
+  int64_t per_checkpoint;  // chunks from one checkpoint to the next
 };
 
 struct ScanTile {
@@ -29,7 +30,7 @@ MAMBA_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 MAMBA_INLINE ScanLayout scan_layout(const SelectiveScanParams& p) {
   const int64_t rows = p.dim / p.groups;
   return ScanLayout{p.batch, p.dim, p.length, p.state, p.groups, rows, divided_up(rows, kLanes),
-                    divided_up(p.length, kChunk)};
+                    divided_up(p.length, kChunk), chunks_per_checkpoint(p.state)};
 }
 
 // `index` counts (batch, group, tile of the group).
@@ -46,9 +47,10 @@ MAMBA_INLINE const float* packed_at(const float* packed, const ScanLayout& s, co
   return packed + ((tile.batch * s.groups + tile.group) * s.length + step) * 2 * s.state;
 }
 
-// Checkpoints: [batch][chunk] [dim tile][state][rows of the tile], the state before the first step of each chunk.
+// Checkpoints: [batch][tile][checkpoint][state][row of the tile], the states before every per_checkpoint-th chunk.
 MAMBA_INLINE float* checkpoint_at(float* checkpoints, const ScanLayout& s, const ScanTile& tile, int64_t chunk) {
-  return checkpoints + ((tile.batch * s.dim + tile.row) * s.chunks + chunk * tile.rows) * s.state;
+  const int64_t count = divided_up(s.chunks, s.per_checkpoint), index = chunk / s.per_checkpoint;
+  return checkpoints + ((tile.batch * s.dim + tile.row) * count + index * tile.rows) * s.state;
 }
 
 // --- packing ----------------------------------------------------------------------------------------------------
@@ -137,11 +139,11 @@ MAMBA_INLINE void save_checkpoint(float* to, const Vec* h, int64_t state, int ro
   }
 }
 
-MAMBA_INLINE Vec checkpoint_vector(const float* from, int64_t n, int rows) {
-  if (rows == kLanes) return load(from + n * kLanes);
-  Vec v{};
-  for (int r = 0; r < rows; ++r) v[r] = from[n * rows + r];
-  return v;
+MAMBA_INLINE void load_checkpoint(Vec* h, const float* from, int64_t state, int rows) {
+  for (int64_t n = 0; n < state; ++n) {
+    h[n] = rows == kLanes ? load(from + n * kLanes) : Vec{};
+    for (int r = 0; rows < kLanes && r < rows; ++r) h[n][r] = from[n * rows + r];
+  }
 }
 
 }  // namespace MAMBA_ISA

@@ -27,9 +27,13 @@ namespace avx512 {
 extern const Variant variant;
 }
 
-// Steps between two checkpoints, and per tile of the backward pass.
-constexpr int kChunk = 16;
 constexpr int kMaxState = 256;
+// Steps per tile of the backward pass: with 4 states, its decays and states fill a quarter of a small first-level cache.
+constexpr int kChunk = 16;
+// Chunks between two checkpoints: as many as keep the checkpoints within twice the size of u in float32. What lies between
+// is computed again, which costs a third of a backward pass; up to 32 states nothing is.
+constexpr int kMostChunks = kMaxState / 32;
+static inline int64_t chunks_per_checkpoint(int64_t state) { return (state + 31) / 32; }
 
 // Calls task(context, i, worker) for each i in [0, count), on at most `threads` threads, 0 <= worker < threads.
 void run_tasks(int64_t count, int32_t threads, void (*task)(void* context, int64_t index, int32_t worker),

@@ -24,6 +24,14 @@ def test_states(isa: Kernels, dtype: str, state: int) -> None:
     check_scan(isa, Case(dtype=dtype, state=state))
 
 
+@pytest.mark.parametrize("state", [33, 64, 130, 256])
+@pytest.mark.parametrize("length", [31, 128, 300])
+@pytest.mark.parametrize("variable_B", [False, True])
+def test_states_between_checkpoints(isa: Kernels, state: int, length: int, variable_B: bool) -> None:
+    """Beyond 32 states a checkpoint serves several chunks."""
+    check_scan(isa, Case(batch=1, dim=18, state=state, length=length, variable_B=variable_B))
+
+
 @pytest.mark.parametrize("dim", [1, 4, 8, 16, 24, 70])
 def test_dims(isa: Kernels, dim: int) -> None:
     check_scan(isa, Case(dim=dim, batch=3))
