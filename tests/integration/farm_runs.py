@@ -34,6 +34,11 @@ class Outcome:
     stdout: str
     stderr: str
 
+    @property
+    def said(self) -> str:
+        """Everything: pip's verbose output goes to either stream, by version."""
+        return self.stdout + self.stderr
+
     def json(self) -> Any:
         return json.loads(self.stdout)
 
