@@ -44,9 +44,9 @@ MAMBA_NOINLINE void load_tile_of(Vec* tile, const Item* from, int64_t row, int64
     for (; done < columns; ++done) tile[done] = load_items(from + done * column);
   }
   for (; done < columns; ++done) {
-    Vec step{};
-    for (int r = 0; r < rows; ++r) step[r] = load_item(from + r * row + done * column);
-    tile[done] = step;
+    tile[done] = Vec{};
+    float* lanes = reinterpret_cast<float*>(tile + done);
+    for (int r = 0; r < rows; ++r) lanes[r] = load_item(from + r * row + done * column);
   }
 }
 
