@@ -91,8 +91,8 @@ static MambaStatus causal_conv1d_fwd(const CausalConv1dParams& p, int32_t thread
 
 // --- backward -------------------------------------------------------------------------------------------------------
 
-// g[i] = dL/d(sum of step i). dx of a step gathers from the steps after it, so g[steps] .. g[steps + width - 2] must hold
-// those of the tile that follows.
+// g[i] = dL/d(sum of step i). dx of a step gathers from the steps after it, so g[steps] .. g[steps + width - 2] must
+// hold those of the tile that follows.
 template <int width>
 MAMBA_INLINE void convolve_back(const ConvTile& tile, const Vec* x, const Vec* g, Vec* dx, int steps, Vec* dweight,
                                 Vec& dbias) {
@@ -193,10 +193,11 @@ static void shift_state(const CausalConv1dUpdateParams& p, const ConvTile& tile)
   Raw* state = static_cast<Raw*>(p.conv_state.data) + tile.batch * p.conv_state.stride[0] +
                tile.row * p.conv_state.stride[1];
   const int64_t kept = p.state_length > p.length ? p.state_length - p.length : 0;
+  const int64_t step = p.conv_state.stride[2];
   for (int r = 0; r < tile.rows; ++r, x += p.x.stride[1], state += p.conv_state.stride[1]) {
-    for (int64_t i = 0; i < kept; ++i) state[i * p.conv_state.stride[2]] = state[(i + p.length) * p.conv_state.stride[2]];
+    for (int64_t i = 0; i < kept; ++i) state[i * step] = state[(i + p.length) * step];
     for (int64_t i = kept; i < p.state_length; ++i)
-      state[i * p.conv_state.stride[2]] = x[(i + p.length - p.state_length) * p.x.stride[2]];
+      state[i * step] = x[(i + p.length - p.state_length) * p.x.stride[2]];
   }
 }
 

@@ -1,5 +1,5 @@
-// The library's table: checks a call's arguments, then hands it to the kernels for the widest instruction set that this CPU
-// has. MAMBA_CPU_ISA=baseline|avx2|avx512 asks for a narrower one.
+// The library's table: checks a call's arguments, then hands it to the kernels for the widest instruction set that this
+// CPU has. MAMBA_CPU_ISA=baseline|avx2|avx512 asks for a narrower one.
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -1,5 +1,5 @@
-// The kernels for one instruction set. Compiled once for each, with -DMAMBA_ISA=baseline|avx2|avx512 as the namespace; all
-// code is local to it, so that the linker can never take a wide copy of a function for every CPU.
+// The kernels for one instruction set. Compiled once for each, with -DMAMBA_ISA=baseline|avx2|avx512 as the namespace;
+// all code is local to it, so that the linker can never take a wide copy of a function for every CPU.
 #include "conv.h"
 #include "scan_backward.h"
 #include "scan_forward.h"

@@ -64,8 +64,8 @@ void* work(void* argument) {
 
 }  // namespace
 
-// Threads live for the call only: no pool means nothing that a fork could leave behind. Where the system refuses a thread,
-// the others do its share.
+// Threads live for the call only: no pool means nothing that a fork could leave behind. Where the system refuses a
+// thread, the others do its share.
 void run_tasks(int64_t count, int32_t threads, void (*task)(void*, int64_t, int32_t), void* context) {
   if (threads > kMostThreads) threads = kMostThreads;
   if (threads > count) threads = static_cast<int32_t>(count);

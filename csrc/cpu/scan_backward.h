@@ -33,7 +33,7 @@ struct BackwardCall {
   bool streams_du, streams_ddelta, streams_dz;
 };
 
-// --- one chunk ------------------------------------------------------------------------------------------------------
+// --- one chunk -----------------------------------------------------------------------------------------------------
 
 struct ChunkCall {
   int64_t n, state;
@@ -165,7 +165,7 @@ MAMBA_INLINE void scan_back(BackwardScratch& w, const ChunkCall& c, bool accumul
   if (variable_C) sum_channels<count>(w.h + 1, c.steps, c.rows, accumulate, dB + c.state * kChunk);
 }
 
-// --- one tile ---------------------------------------------------------------------------------------------------------
+// --- one tile ------------------------------------------------------------------------------------------------------
 
 struct TilePlanes {
   Plane u, delta, z, dout, du, ddelta, dz;
@@ -299,7 +299,7 @@ MAMBA_NOINLINE void scan_backward_tile(const BackwardCall& call, const ScanTile&
   save_sums(call, tile, w, dD, dbias);
 }
 
-// --- a call -----------------------------------------------------------------------------------------------------------
+// --- a call --------------------------------------------------------------------------------------------------------
 
 // The part `index` = (batch, group, part): its tiles one after the other.
 static void scan_backward_task(void* context, int64_t index, int32_t worker) {

@@ -1,5 +1,5 @@
-// How a selective scan is cut up: tiles of kLanes channels of one group, chunks of kChunk steps. Everything here follows
-// from the shape alone, so results do not depend on the number of threads.
+// How a selective scan is cut up: tiles of kLanes channels of one group, chunks of kChunk steps. All of it follows from
+// the shape alone, so results do not depend on the number of threads.
 #pragma once
 #include "tiles.h"
 #include "variant.h"
@@ -41,8 +41,8 @@ MAMBA_INLINE ScanTile scan_tile(const ScanLayout& s, int64_t index) {
                   static_cast<int>(smaller(kLanes, s.group_rows - tile * kLanes))};
 }
 
-// Where variable B and C lie once they are packed: [batch][group][length][B or C][state], so that a step reads one short
-// run of memory and broadcasts from it.
+// Where variable B and C lie once they are packed: [batch][group][length][B or C][state], so that a step reads one
+// short run of memory and broadcasts from it.
 MAMBA_INLINE const float* packed_at(const float* packed, const ScanLayout& s, const ScanTile& tile, int64_t step) {
   return packed + ((tile.batch * s.groups + tile.group) * s.length + step) * 2 * s.state;
 }

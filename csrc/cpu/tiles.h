@@ -1,5 +1,5 @@
-// Tiles: a few steps of kLanes neighbouring channels, one vector per step and one lane per channel, whatever the dtype and the
-// strides in memory. A scan and a convolution both run along the steps, so the lanes never meet.
+// Tiles: a few steps of kLanes neighbouring channels, one vector per step and one lane per channel, whatever the dtype
+// and the strides in memory. A scan and a convolution both run along the steps, so the lanes never meet.
 #pragma once
 #include "../include/mamba_kernels.h"
 #include "items.h"

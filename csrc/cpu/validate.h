@@ -57,7 +57,7 @@ class Checker {
     int64_t total = 0;
     if (ok() && (__builtin_mul_overflow(a, b, &total) || __builtin_mul_overflow(total, c, &total) ||
                  __builtin_mul_overflow(total, d, &total) || total > INT64_MAX / 64))
-      status_ = fail(MAMBA_INVALID_ARGUMENT, "%s: %s must be fewer than 2^57 elements, got: `%lld x %lld x %lld x %lld`",
+      status_ = fail(MAMBA_INVALID_ARGUMENT, "%s: %s must be fewer than 2^57 elements, got: `%lld, %lld, %lld, %lld`",
                      function_, what, wide(a), wide(b), wide(c), wide(d));
     return *this;
   }

@@ -28,10 +28,10 @@ extern const Variant variant;
 }
 
 constexpr int kMaxState = 256;
-// Steps per tile of the backward pass: with 4 states, its decays and states fill a quarter of a small first-level cache.
+// Steps per tile of the backward pass: with 4 states, its decays and states fill a quarter of a first-level cache.
 constexpr int kChunk = 16;
-// Chunks between two checkpoints: as many as keep the checkpoints within twice the size of u in float32. What lies between
-// is computed again, which costs a third of a backward pass; up to 32 states nothing is.
+// Chunks between two checkpoints: as many as keep the checkpoints within twice the size of u in float32. What lies
+// between is computed again, a tenth of the backward pass for 64 states; up to 32 states nothing is.
 constexpr int kMostChunks = kMaxState / 32;
 static inline int64_t chunks_per_checkpoint(int64_t state) { return (state + 31) / 32; }
 

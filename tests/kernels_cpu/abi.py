@@ -1,4 +1,6 @@
-"""The C ABI of the kernel libraries (csrc/include/mamba_kernels.h) in ctypes, over numpy arrays. bfloat16 travels as uint16."""
+"""The C ABI of the kernel libraries (csrc/include/mamba_kernels.h) in ctypes, over numpy arrays.
+
+bfloat16 travels as uint16."""
 
 from __future__ import annotations
 

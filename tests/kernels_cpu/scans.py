@@ -1,4 +1,4 @@
-"""Selective scans for the tests: random arguments in any dtype and layout, a call of the kernels, and the comparison."""
+"""Selective scans for the tests: random arguments in any dtype and layout, a call, and the comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library as a whole: what it needs, what it refuses, and that neither threads, forks nor wide instructions get out."""
+"""The library as a whole: what it needs, what it refuses, and that threads, forks and wide instructions do no harm."""
 
 from __future__ import annotations
 
