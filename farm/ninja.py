@@ -9,7 +9,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 from farm.actions import Action, Graph
 from farm.errors import BuildError
@@ -83,18 +83,30 @@ def execute(
         # By the environment, so that the number of threads is no reason to compile anything again.
         extra["NVCC_APPEND_FLAGS"] = f"--threads {settings.nvcc_threads}"
     command = [*ninja_command(), "-f", str(FILE), "-j", str(settings.jobs), "-k", "0", *targets]
-    finished = run(
-        command,
-        log=root / LOGS / "build.log",
-        cwd=root,
-        environment=clean_environment(extra),
-        on_line=_show_progress,
-        show=False,
-    )
+    try:
+        finished = _run(root, command, extra, _show_progress)
+    except DamagedLogError:
+        # ninja 1.13 reads past the damage, but never repairs it, and would compile everything each time.
+        print(
+            "ninja's record of dependencies was damaged, by a killed run: compiling again", file=sys.stderr, flush=True
+        )
+        (root / "build" / ".ninja_deps").unlink(missing_ok=True)
+        finished = _run(root, command, extra, _show_progress)
     return finished, tuple(_failures(finished.output))
 
 
+class DamagedLogError(Exception):
+    """ninja says that it cannot read all of its record of dependencies."""
+
+
+def _run(root: Path, command: Sequence[str], extra: Mapping[str, str], on_line: Callable[[str], None]) -> Finished:
+    log = root / LOGS / "build.log"
+    return run(command, log=log, cwd=root, environment=clean_environment(extra), on_line=on_line, show=False)
+
+
 def _show_progress(line: str) -> None:
+    if line.startswith("ninja: warning: premature end of file"):
+        raise DamagedLogError
     if _PROGRESS.match(line) or line.startswith("ninja: no work"):
         print(line, file=sys.stderr, flush=True)
 

@@ -145,6 +145,16 @@ def test_interrupted_and_taken_up_again(elsewhere: Path, tmp_path: Path) -> None
     assert farm("check", str(wheel)).code == 0
 
 
+def test_a_damaged_record_of_dependencies_costs_one_build(elsewhere: Path, tmp_path: Path) -> None:
+    build(tmp_path, "--only", CLASSIC_CPU, root=elsewhere)
+    record = elsewhere / "build" / ".ninja_deps"
+    data = record.read_bytes()
+    record.write_bytes(data[:600] + b"\xff\xff\xff\x7f" + data[604:])
+    first = farm("build", "--only", CLASSIC_CPU, "--output", str(tmp_path), root=elsewhere)
+    assert first.code == 0 and "compiling again" in first.stderr
+    assert "no work to do" in farm("build", "--only", CLASSIC_CPU, "--output", str(tmp_path), root=elsewhere).stderr
+
+
 def test_without_network_and_cache_the_headers_are_the_reason(tmp_path: Path) -> None:
     extra = {"MAMBA_FARM_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
     outcome = farm("build", "--only", CLASSIC_CPU, "--output", str(tmp_path), extra=extra)
