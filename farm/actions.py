@@ -93,9 +93,10 @@ def add_build(graph: Graph, build: Build, bindings: Sequence[Binding], facts: Fa
     for binding in bindings:
         files[binding.file] = binding_library(graph, binding, build.machine)
         if binding.torch:
-            entries.append(
-                {"file": binding.file, "kind": "classic", "torch": binding.torch, "cxx11abi": binding.cxx11abi}
-            )
+            entry = {"file": binding.file, "kind": "classic", "torch": binding.torch, "cxx11abi": binding.cxx11abi}
+            if not facts.was_run(binding.torch, binding.cxx11abi, build.machine):
+                entry["not_run"] = True  # the loader says so
+            entries.append(entry)
         else:
             floor, tested = facts.stable_floor, facts.newest_tested
             entries.append({"file": binding.file, "kind": "stable", "torch_floor": floor, "torch_tested": tested})

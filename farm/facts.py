@@ -24,6 +24,7 @@ _TORCH = record(
         "pythons": Key(list_of(PYTHON)),
         "lacks": Key(table_of(list_of(PYTHON)), required=False, default={}),
         "cxx11abi": Key(table_of(table_of(integer))),
+        "not_run": Key(table_of(list_of(integer)), required=False, default={}),
         "source": Key(string),
     }
 )
@@ -65,6 +66,7 @@ class TorchFacts:
     pythons: Tuple[str, ...]
     cxx11abi: Mapping[str, Mapping[str, bool]]  # machine -> flavour -> new ABI?
     lacks: Mapping[str, Tuple[str, ...]]  # machine -> pythons that are missing there
+    not_run: Mapping[str, Tuple[bool, ...]]  # machine -> ABIs whose binding was never loaded into its torch
 
     def has_python(self, python: str, machine: str) -> bool:
         return python in self.pythons and python not in self.lacks.get(machine, ())
@@ -117,6 +119,10 @@ class Facts:
             found.extend((minor, abi) for abi in sorted(abis))
         return found
 
+    def was_run(self, torch: str, cxx11abi: bool, machine: str) -> bool:
+        """Whether the classic binding was loaded into a real torch of this minor and ABI, and gave right numbers."""
+        return cxx11abi not in self.torch[torch].not_run.get(machine, ())
+
     def meets_stable(self, machine: str, accelerator: str) -> bool:
         """Whether any torch of the stable range has a flavour that such a wheel may meet."""
         return any(
@@ -151,6 +157,7 @@ def parse_facts(text: str, file: str = "facts.yaml") -> Facts:
                 t["pythons"],
                 {m: {f: bool(abi) for f, abi in table.items()} for m, table in t["cxx11abi"].items()},
                 t["lacks"],
+                {machine: tuple(bool(abi) for abi in abis) for machine, abis in t["not_run"].items()},
             )
             for t in values["torch"]
         },

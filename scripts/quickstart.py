@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Iterator, Optional, Sequence
 
 from farm.cli import read_project
+from scripts.readme import example
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = """\
@@ -54,12 +56,13 @@ class Stopwatch:
         return "\n".join(f"{name:<{width}}  {seconds:7.1f} s" for name, seconds in rows)
 
 
-def run(command: Sequence[str]) -> None:
+def run(command: Sequence[str], shown: Optional[str] = None) -> None:
     """Run one visible command from the checkout; StepError when it does not end with 0."""
-    print("+ " + " ".join(command), file=sys.stderr, flush=True)
+    text = shown or shlex.join(command)
+    print(f"+ {text}", file=sys.stderr, flush=True)
     code = subprocess.run(command, cwd=ROOT).returncode
     if code != 0:
-        raise StepError(f"`{' '.join(command)}` ended with exit code {code}")
+        raise StepError(f"`{text}` ended with exit code {code}")
 
 
 def builds_for_this_machine(cuda: Optional[bool]) -> list[str]:
@@ -95,7 +98,7 @@ def quickstart(torch: str, cuda: Optional[bool], environment: Path, watch: Stopw
         run([*installer, "install", "--index", str(wheelhouse / "simple"), "--python", python])
     with watch.step("prove it"):
         run([*installer, "verify", "--python", python])
-        run([python, str(ROOT / "scripts" / "example.py")])
+        run([python, "-c", example()], shown=f"{python} -c (the example of README.md)")
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:

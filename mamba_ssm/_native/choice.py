@@ -52,7 +52,9 @@ def choose_binding(bindings: Sequence[Mapping[str, Any]], build: TorchBuild) -> 
         if entry["kind"] != "classic" or not build.is_release:
             continue
         if _pair(entry["torch"]) == minor and bool(entry["cxx11abi"]) == build.cxx11abi:
-            return Choice(entry["file"], f"made for torch {entry['torch']}, C++11 ABI {_yes(build.cxx11abi)}")
+            return Choice(
+                entry["file"], f"made for torch {entry['torch']}, C++11 ABI {_yes(build.cxx11abi)}", _not_run(entry)
+            )
     for entry in bindings:
         if entry["kind"] == "stable" and _stable_serves(_pair(entry["torch_floor"]), minor, build):
             return Choice(
@@ -86,6 +88,14 @@ def _newer_than_tested(entry: Mapping[str, Any], minor: tuple[int, int], build: 
     if tested is not None and minor > _pair(tested):
         return f"torch {build.version} is newer than the newest that this binding was run with: {tested}"
     return None
+
+
+def _not_run(entry: Mapping[str, Any]) -> str | None:
+    if not entry.get("not_run"):
+        return None
+    return (
+        "this binding was published without having been run beside its torch; the self-check shows whether it is right"
+    )
 
 
 def _why_none(bindings: Sequence[Mapping[str, Any]], build: TorchBuild) -> str:

@@ -78,6 +78,9 @@ def test_notes() -> None:
     assert choose_binding(TABLE, TorchBuild("2.14.1", True)).note is None
     assert "newer than the newest" in (choose_binding(TABLE, TorchBuild("2.15.0", True)).note or "")
     assert "not a release" in (choose_binding(TABLE, TorchBuild("2.11.0.dev20260101", True)).note or "")
+    unrun = [{**entry, "not_run": True} for entry in CLASSIC]
+    assert "without having been run" in (choose_binding(unrun, TorchBuild("2.8.0", True)).note or "")
+    assert choose_binding(CLASSIC, TorchBuild("2.8.0", True)).note is None
 
 
 def write(folder: Path, **changes: Any) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.readme import example
 from tests.ring.environments import ROOT, Environment, fresh_environment
 
 # release -> the binding that must have been chosen
@@ -64,8 +65,8 @@ def prove(environment: Environment, binding: str) -> None:
     answer = facts.json()
     assert str(environment.folder) in answer["file"]
     assert binding in str(answer["info"]), answer
-    example = environment.run(str(ROOT / "scripts" / "example.py"))
-    assert example.code == 0, example.stderr
+    shown = environment.run("-c", example())
+    assert shown.code == 0, shown.stderr
     if answer["cuda"] is not None and answer["cuda"].startswith("13."):
         assert "no CUDA device" in str(answer["info"]), answer
 

@@ -88,6 +88,12 @@ def test_the_table_says_what_is_in_the_wheel() -> None:
     ]
 
 
+def test_the_table_says_which_binding_was_never_run() -> None:
+    new_abi = Binding(OLD.headers, "2.6", True)
+    table = add_build(Graph(), build("8.0"), [OLD, new_abi], FACTS).table
+    assert ["not_run" in entry for entry in table["bindings"]] == [False, True]
+
+
 def test_paths_are_relative_and_headers_paths_are_mapped() -> None:
     graph = Graph()
     add_build(graph, build("8.0"), [OLD, STABLE], FACTS)

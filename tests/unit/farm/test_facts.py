@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from farm.errors import MatrixError
-from farm.facts import parse_facts
+from farm.facts import pair, parse_facts
+from farm.recipe import STABLE_FILE, classic_file
+from tests.ring.test_torch_releases import RELEASES
 from tests.unit.farm.samples import ROOT, facts_with, real_facts
 
 
@@ -24,6 +26,18 @@ def test_bindings_that_a_wheel_needs_follow_from_the_facts() -> None:
     assert facts.classic_bindings("x86_64", "cpu", python="3.13") == [("2.5", False), *every[-4:]]
     assert facts.meets_stable("x86_64", "cu13")
     assert not facts.meets_stable("x86_64", "cu11")
+
+
+def test_every_binding_that_counts_as_run_is_in_the_ring() -> None:
+    facts = real_facts()
+    run = {
+        classic_file(minor, abi)
+        for minor, abi in facts.classic_bindings("x86_64", "cpu")
+        if facts.was_run(minor, abi, "x86_64")
+    }
+    assert run | {STABLE_FILE} == set(RELEASES.values())
+    stable = sorted((pair(release) for release, file in RELEASES.items() if file == STABLE_FILE))
+    assert (stable[0], stable[-1]) == (pair(facts.stable_floor), pair(facts.newest_tested))
 
 
 def test_minors_are_ordered_as_numbers() -> None:
