@@ -31,10 +31,15 @@ examples:
   python -m mamba_install list --index URL                    every wheel, with "fits" or why not
   python -m mamba_install verify                              prove by numbers what is installed
   python -m mamba_install doctor --json > report.json         facts and decision, for a bug report
+  python -m mamba_install doctor --log build.log --lang zh    what an error means and what cures it
 
-exit codes: 0 done; 2 usage; 3 nothing fits; 5 network; 6 a file failed its check; 7 the self-check failed;
+exit codes: 0 done; 2 usage; 3 nothing fits; 4 only a build from source would help; 5 network; 6 a file failed its check; 7 the self-check failed;
   10 the environment does not let us install; 130 interrupted
 """
+
+
+# of a longer log the end is read, where a failed build says why
+LOG_BYTES = 4 << 20
 
 
 class Console:
@@ -181,11 +186,12 @@ def run_verify(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def run_doctor(arguments: argparse.Namespace, console: Console) -> int:
-    """Facts with their sources, and the decision with its reasons; a fault of the index does not hide the facts."""
+    """Facts, the decision with its reasons, and the cause of an error (`--log`, `--text`) with the commands that cure it."""
     from mamba_install.pipeline import collect_candidates, follow, gather_facts
     from mamba_install.resolve import resolve
 
     request = _request(arguments, needs_index=False)
+    text = _error_text(arguments)
     decision, trouble = None, None
     with _tools(console) as tools:
         run = follow((gather_facts,), request, tools)
@@ -195,27 +201,51 @@ def run_doctor(arguments: argparse.Namespace, console: Console) -> int:
                 decision = resolve(run.environment, run.candidates, request.policy)
             except InstallerError as error:
                 trouble = error
+    from mamba_install.doctor import conclude, conclusion_lines
+
+    conclusion = conclude(run.environment, text, request.policy.package, decision, arguments.lang)
     if console.as_json:
         console.object(
             {
                 "version": __version__,
+                **conclusion.as_dict(),
                 "facts": run.environment.as_dict(),
                 "decision": decision.as_dict() if decision else None,
                 "error": trouble.message if trouble else None,
             }
         )
         return EXIT_DONE
-    console.data(report.joined(report.fact_lines(run.environment)))
-    if decision is not None and decision.candidate is not None:
+    if not text:
+        console.data(report.joined(report.fact_lines(run.environment)))
+    if text or (decision is None and conclusion.code):
+        console.data(report.joined(["", *conclusion_lines(conclusion, arguments.lang)]).lstrip("\n"))
+    elif decision is not None and decision.candidate is not None:
         console.data(report.joined(["", *report.decision_lines(decision)]))
     elif decision is not None:
         lines = [f"\nnothing fits: {decision.message}", f"code: {decision.code}", f"try: {decision.command}"]
         console.data(report.joined([*lines, f"hint: {decision.hint}", *report.diagnosis_lines(decision)]))
-    elif trouble is not None:
+    if trouble is not None:
         console.data(f"\nno decision: {trouble.message}")
-    else:
+    elif decision is None:
         console.data("\nno decision: no index is named (`--index`)")
     return EXIT_DONE
+
+
+def _error_text(arguments: argparse.Namespace) -> str:
+    """What `--text` says and the end of what `--log` holds; `-` is stdin."""
+    parts = list(arguments.text)
+    for name in arguments.log:
+        try:
+            if name == "-":
+                parts.append(sys.stdin.read(LOG_BYTES))
+                continue
+            with Path(name).open("rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(0, size - LOG_BYTES))
+                parts.append(log.read(LOG_BYTES).decode("utf-8", errors="replace"))
+        except OSError as error:
+            raise UsageError(f"the log cannot be read: `{name}` ({error.strerror})") from error
+    return "\n".join(parts)
 
 
 COMMANDS: Dict[str, Callable[[argparse.Namespace, Console], int]] = {
@@ -247,6 +277,17 @@ def build_parser() -> argparse.ArgumentParser:
         _add_options(command)
         if name == "install":
             command.add_argument("--dry-run", action="store_true", help="stop at the decision; nothing is changed")
+        if name == "doctor":
+            add = command.add_argument
+            add(
+                "--log",
+                action="append",
+                default=[],
+                metavar="FILE",
+                help="a log with the error; `-` is stdin; repeatable",
+            )
+            add("--text", action="append", default=[], metavar="ERROR", help="the error itself; repeatable")
+            add("--lang", choices=("en", "zh"), default="en", help="language of the answer [%(default)s]")
     return parser
 
 

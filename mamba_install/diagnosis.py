@@ -10,6 +10,7 @@ from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from packaging.utils import canonicalize_name
 
+from mamba_install import public_wheels
 from mamba_install.environment import Environment
 from mamba_install.records import Candidate, Decision, Policy, Rejection
 from mamba_install.rules import cuda_major, numbers
@@ -33,6 +34,7 @@ PRIORITY: Tuple[str, ...] = (
     "CUDA_MAJOR_MISMATCH",
     "DRIVER_TOO_OLD",
     "CXX11ABI_MISMATCH",
+    "FARM_WRONG_ABI_LABEL",
     "NO_WHEEL_FOR_PYTHON",
     "ARCH_NOT_IN_FATBIN",
     "SLOW_PATH",
@@ -41,6 +43,8 @@ PRIORITY: Tuple[str, ...] = (
 # a wheel for another torch is a mismatch of that wheel; that none is for this torch is what the user must hear
 TOLD_AS = {"TORCH_MINOR_MISMATCH": "NO_WHEEL_FOR_TORCH"}
 _SYSTEM = {"WHEEL_YANKED", "PLATFORM_UNSUPPORTED", "LIBC_MUSL", "MACHINE_MISMATCH", "GLIBC_TOO_OLD"}
+# from this torch on its headers need C++20, which the public packages' settings do not ask for
+_PUBLIC_SOURCES_END = (2, 13)
 _TORCH_INDEX = "https://download.pytorch.org/whl"
 
 
@@ -64,14 +68,49 @@ def diagnose(
     advice = advise(told, environment, nearest.candidate, policy)
     count = "the only wheel offered" if len(rejected) == 1 else f"none of {len(rejected)} wheels"
     verb = "does not fit" if len(rejected) == 1 else "fits"
+    outcome = "diagnosis"
+    public = public_wheels.is_public(nearest.candidate)
+    if build_is_right(told, environment, public):
+        outcome = "build"
+        if public:
+            advice = _advise_public_build(told, nearest.candidate, _python(environment))
     return Decision(
-        outcome="diagnosis",
+        outcome=outcome,
         code=told,
         candidate=None,
         command=advice.command,
         message=f"{count} {verb}; the nearest, `{nearest.candidate.filename}`: {reason}",
         hint=advice.hint,
         rejected=rejected,
+    )
+
+
+def build_is_right(code: str, environment: Environment, public: bool) -> bool:
+    """Whether a build from source would serve exactly this torch: on Linux with glibc, where sources for it exist."""
+    torch = environment.torch_version
+    if environment.system != "linux" or environment.is_musl or torch is None:
+        return False
+    if public and numbers(torch.minor) >= _PUBLIC_SOURCES_END:
+        return False
+    if code == "TORCH_ROCM":
+        return public
+    if environment.accelerator != "cuda":
+        return False
+    return code in ("NGC_CONTAINER", "TORCH_LOCAL_BUILD", "TORCH_PRERELEASE_UNMATCHED") or (
+        public and code == "NO_WHEEL_FOR_TORCH"
+    )
+
+
+def _advise_public_build(code: str, nearest: Candidate, python: str) -> Advice:
+    name = nearest.name
+    project = public_wheels.PROJECTS[name.canonical_name]
+    command = (
+        f"{python} -m pip install --no-build-isolation --no-deps --no-cache-dir "
+        f'"git+https://github.com/{project}@v{name.version}"'
+    )
+    needs = "a ROCm toolchain" if code == "TORCH_ROCM" else "the CUDA toolkit of torch's CUDA major"
+    return Advice(
+        command, f"builds for exactly this torch and leaves it as it is; needs {needs}, ninja and a C++ compiler"
     )
 
 

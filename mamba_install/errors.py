@@ -40,8 +40,8 @@ class NothingFitsError(InstallerError):
         self.decision = decision
 
 
-class BuildNeededError(InstallerError):
-    """Only a build from source would help, and nobody allowed one."""
+class BuildNeededError(NothingFitsError):
+    """Nothing fits and a build from source would help; the decision holds its command, which nobody has allowed yet."""
 
     exit_code = 4
 

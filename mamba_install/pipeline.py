@@ -8,7 +8,7 @@ from typing import Callable, Optional, Tuple
 
 from mamba_install.client import Client
 from mamba_install.environment import Environment, probe_environment, read_facts
-from mamba_install.errors import NothingFitsError
+from mamba_install.errors import BuildNeededError, NothingFitsError
 from mamba_install.fetch import Progress
 from mamba_install.process import Log
 from mamba_install.records import Candidate, CheckedWheel, Decision, Installed, Request
@@ -57,10 +57,10 @@ def collect_candidates(run: Run, tools: Tools) -> Run:
 
 
 def decide(run: Run, tools: Tools) -> Run:
-    """(Environment, Candidates, Policy) -> Decision; NothingFitsError where that is a diagnosis."""
+    """(Environment, Candidates, Policy) -> Decision; an error where no wheel comes of it."""
     decision = resolve(run.environment, run.candidates, run.request.policy)
     if decision.candidate is None:
-        raise NothingFitsError(decision)
+        raise BuildNeededError(decision) if decision.outcome == "build" else NothingFitsError(decision)
     tools.log(f"chosen: {decision.candidate.filename} ({len(decision.rejected)} rejected)")
     return replace(run, decision=decision)
 

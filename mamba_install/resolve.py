@@ -8,6 +8,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from mamba_install import public_wheels
 from mamba_install.diagnosis import diagnose
 from mamba_install.environment import Environment
 from mamba_install.records import Candidate, Decision, Policy, Rejection
@@ -143,6 +144,11 @@ def _notes(best: Candidate, environment: Environment) -> Iterable[str]:
             yield f"torch {torch.text} is a {torch.build} build: served by the stable binding, which no test has seen with it"
         elif contents is not None and contents.tested and numbers(torch.minor) > numbers(contents.tested):
             yield f"torch {torch.minor} is newer than {contents.tested}, the newest that this wheel was tested with"
+    if public_wheels.is_nightly_built(best) and label is not None:
+        yield f"this public file was compiled against a pre-release of torch {label.torch}: prove it before relying on it"
+    partner = public_wheels.partner(best)
+    if partner is not None:
+        yield f"this mamba_ssm calls causal_conv1d `{partner}`: install that with it, chosen by `--package causal_conv1d`"
     if environment.cxx11abi is None and label is not None and label.kind == "classic":
         yield "the C++11 ABI was not read from torch's library: taken from the table of official wheels"
     if environment.glibc is None and environment.system == "linux" and best.name.platform != "any":

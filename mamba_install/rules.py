@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from mamba_install import public_wheels
 from mamba_install.environment import MACHINES, Environment
 from mamba_install.records import Candidate, Policy, Reason
 from mamba_install.world import (
@@ -191,6 +192,12 @@ def python_is_not_required(environment: Environment, candidate: Candidate, polic
     return None if fits else Objection({"theirs": candidate.requires_python, "ours": environment.python})
 
 
+def python_reads_it_not(environment: Environment, candidate: Candidate, policy: Policy) -> Optional[Objection]:
+    if environment.python is None or not public_wheels.needs_python_310(candidate):
+        return None
+    return Objection({"ours": environment.python}) if numbers(environment.python) < (3, 10) else None
+
+
 # predicates about torch
 
 
@@ -344,6 +351,10 @@ def abi_differs(environment: Environment, candidate: Candidate, policy: Policy) 
     return Objection({"theirs": int(label.cxx11abi), "ours": spelled})
 
 
+def label_is_false(environment: Environment, candidate: Candidate, policy: Policy) -> Optional[Objection]:
+    return Objection({}) if public_wheels.has_false_label(candidate) else None
+
+
 # predicates about the GPU
 
 
@@ -375,13 +386,14 @@ def driver_is_below_toolkit(environment: Environment, candidate: Candidate) -> O
 
 
 def arch_is_absent(environment: Environment, candidate: Candidate, policy: Policy) -> Optional[Objection]:
+    capabilities = [gpu.compute_capability for gpu in environment.gpus or () if gpu.compute_capability]
+    if not capabilities:
+        return None
     contents = candidate.contents
-    if contents is None or contents.archs is None or not environment.gpus:
+    archs = contents.archs if contents is not None else public_wheels.public_archs(candidate)
+    if archs is None or any(serves(archs, capability) for capability in capabilities):
         return None
-    capabilities = [gpu.compute_capability for gpu in environment.gpus if gpu.compute_capability]
-    if not capabilities or any(serves(contents.archs, capability) for capability in capabilities):
-        return None
-    return Objection({"theirs": " ".join(contents.archs) or "none", "ours": ", ".join(capabilities)})
+    return Objection({"theirs": " ".join(archs) or "none", "ours": ", ".join(capabilities)})
 
 
 def serves(archs: Iterable[str], capability: str) -> bool:
@@ -411,6 +423,7 @@ RULES: Tuple[Rule, ...] = (
     Rule("GLIBC_TOO_OLD", 60, "needs glibc {theirs}, this system has {ours}", glibc_is_older),
     Rule("NO_WHEEL_FOR_PYTHON", 12, "built for Python {theirs}, this is {ours}", python_differs),
     Rule("NO_WHEEL_FOR_PYTHON", 12, "requires Python {theirs}, this is {ours}", python_is_not_required),
+    Rule("NO_WHEEL_FOR_PYTHON", 12, "cannot be imported before Python 3.10, this is {ours}", python_reads_it_not),
     Rule("TORCH_MISSING", 5, "needs torch, and none is installed", torch_is_missing),
     Rule("NO_WHEEL_FOR_TORCH", 30, "chosen by torch's version, which the facts do not say: {ours}", torch_is_unknown),
     Rule("NO_WHEEL_FOR_TORCH", 30, "chosen by torch's CUDA, which the facts do not say: {ours}", cuda_is_unknown),
@@ -424,6 +437,12 @@ RULES: Tuple[Rule, ...] = (
     Rule("TORCH_PRERELEASE_UNMATCHED", 25, "this torch is a pre-release, {ours}: {why}", _differs("prerelease")),
     Rule("TORCH_MINOR_MISMATCH", 10, "built for {theirs}, this is torch {ours}", torch_minor_differs),
     Rule("CXX11ABI_MISMATCH", 12, "built with C++11 ABI {theirs}, this torch has {ours}", abi_differs),
+    Rule(
+        "FARM_WRONG_ABI_LABEL",
+        13,
+        "says C++11 ABI 0, but was compiled against torch 2.6+cu126, whose ABI is 1",
+        label_is_false,
+    ),
     Rule("DRIVER_TOO_OLD", 18, "CUDA {theirs} needs driver {floor}, this is {ours}", driver_is_older),
     Rule("ARCH_NOT_IN_FATBIN", 40, "holds device code for {theirs}, this GPU is {ours}", arch_is_absent),
     Rule("SLOW_PATH", 8, "holds CPU kernels only and would leave the GPU of this torch idle: {ours}", gpu_would_idle),
