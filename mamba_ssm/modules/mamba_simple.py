@@ -129,7 +129,7 @@ class Mamba(nn.Module):
         x, z = xz.chunk(2, dim=1)
         if states is not None:
             # The last d_conv inputs, zeros before the start; a negative pad cuts.
-            states[0].copy_(functional.pad(x, (self.d_conv - x.shape[-1], 0)))
+            states[0].copy_(functional.pad(x.detach(), (self.d_conv - x.shape[-1], 0)))
         x = convolve("Mamba", x, self.conv1d.weight.squeeze(1), self.conv1d.bias, silu=True)
         parts = [self.dt_rank, self.d_state, self.d_state]
         delta, B, C = self.x_proj(x.transpose(1, 2)).split(parts, dim=-1)
@@ -141,8 +141,10 @@ class Mamba(nn.Module):
         out: Tensor = self.out_proj(y.transpose(1, 2))
         return out
 
+    @torch.no_grad()  # type: ignore[untyped-decorator,unused-ignore]
     def step(self, hidden_states: Tensor, conv_state: Tensor, ssm_state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One step of generation: (batch, 1, d_model) to the same shape; both states are updated in place.
+        """One step of generation: (batch, 1, d_model) to the same shape; both states are updated in place. No gradient
+        flows through it, as none flows through the states.
 
         conv_state: (batch, d_inner, d_conv). ssm_state: (batch, d_inner, d_state).
         Returns out, conv_state, ssm_state.

@@ -10,6 +10,19 @@ from torch import Tensor
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
+def check_tensors(op: str, **values: object) -> None:
+    """Raise TypeError unless every value is an ordinary (strided) tensor, or None where it may be left out."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{op}: `{name}` must be a tensor, got {type(value).__name__}")
+        if value.layout != torch.strided:
+            raise TypeError(
+                f"{op}: `{name}` must be a strided tensor, got {value.layout}\nhint: convert it with .to_dense()"
+            )
+
+
 def check_shape(op: str, name: str, tensor: Tensor, *shapes: Sequence[int]) -> None:
     """Raise ValueError unless the tensor has one of these shapes."""
     for shape in shapes:

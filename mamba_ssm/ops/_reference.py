@@ -81,13 +81,14 @@ def _split(value: Tensor, length: int) -> tuple[Tensor, ...]:
 
 def _chunk(state: Tensor, A: Tensor, u: Tensor, delta: Tensor, B: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
     """The recurrence over a few steps: y (batch, dim, steps) before D and z, and the state after them."""
-    decays = torch.exp(delta.permute(2, 0, 1)[..., None] * A).unbind(0)  # steps x (batch, dim, state)
-    inputs = _per_channel((delta * u).permute(2, 0, 1)[..., None], B).unbind(0)
+    decays = torch.exp(delta.permute(2, 0, 1)[..., None] * A)  # (steps, batch, dim, state)
+    inputs = _per_channel((delta * u).permute(2, 0, 1)[..., None], B)
     states: list[Tensor] = []
-    for decay, step in zip(decays, inputs):
+    for decay, step in zip(decays.unbind(0), inputs.unbind(0)):
         state = decay * state + step
         states.append(state)
-    y = _per_channel(torch.stack(states), C).sum(-1)
+    # A sequence without steps has no states to stack, but its (empty) output still depends on every input.
+    y = _per_channel(torch.stack(states) if states else decays * inputs, C).sum(-1)
     y = 2 * y.real if y.is_complex() else y
     return y.permute(1, 2, 0), state
 

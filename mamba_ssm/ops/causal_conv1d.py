@@ -10,7 +10,15 @@ from torch import Tensor
 
 from mamba_ssm.backend import choose_backend
 from mamba_ssm.ops import _kernels, _reference
-from mamba_ssm.ops._arguments import KERNEL_DTYPES, check_device, check_dims, check_dtype, check_shape, wants_silu
+from mamba_ssm.ops._arguments import (
+    KERNEL_DTYPES,
+    check_device,
+    check_dims,
+    check_dtype,
+    check_shape,
+    check_tensors,
+    wants_silu,
+)
 
 _KERNEL_WIDTHS = (2, 3, 4)
 
@@ -204,6 +212,7 @@ def _unsupported(
 
 
 def _check(op: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    check_tensors(op, x=x, weight=weight, bias=bias)
     check_dims(op, "x", x, "(batch, dim, length)", 3)
     _check_filter(op, x, weight, bias)
 
@@ -253,6 +262,15 @@ def _check_update(
     conv_state_indices: Tensor | None,
 ) -> Tensor:
     """Check the arguments of an update; returns x as (batch, dim, length)."""
+    check_tensors(
+        op,
+        x=x,
+        conv_state=conv_state,
+        weight=weight,
+        bias=bias,
+        cache_seqlens=cache_seqlens,
+        conv_state_indices=conv_state_indices,
+    )
     check_dims(op, "x", x, "(batch, dim) or (batch, dim, length)", 2, 3)
     steps = x.unsqueeze(-1) if x.dim() == 2 else x
     _check_filter(op, steps, weight, bias)
@@ -260,6 +278,9 @@ def _check_update(
     check_dims(op, "conv_state", conv_state, "(batch, dim, state_length)", 3)
     entries = batch if conv_state_indices is None else conv_state.shape[0]
     check_shape(op, "conv_state", conv_state, (entries, dim, conv_state.shape[2]))
+    if any(size > 1 and step == 0 for size, step in zip(conv_state.shape, conv_state.stride())):
+        # Several rows would be one place in memory, written by several threads.
+        raise ValueError(f"{op}: `conv_state` must not be an expanded tensor\nhint: write into conv_state.clone()")
     if conv_state.shape[2] < weight.shape[1] - 1:
         raise ValueError(
             f"{op}: `conv_state` must hold at least width - 1 = {weight.shape[1] - 1} columns, got {conv_state.shape[2]}"

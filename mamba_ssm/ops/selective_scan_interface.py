@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from mamba_ssm.backend import choose_backend
 from mamba_ssm.ops import _kernels, _reference
-from mamba_ssm.ops._arguments import KERNEL_DTYPES, check_device, check_dims, check_dtype, check_shape
+from mamba_ssm.ops._arguments import KERNEL_DTYPES, check_device, check_dims, check_dtype, check_shape, check_tensors
 from mamba_ssm.ops.causal_conv1d import convolve
 
 MAX_STATE = 256
@@ -189,6 +189,7 @@ def _check(
     z: Tensor | None,
     delta_bias: Tensor | None,
 ) -> None:
+    check_tensors(op, u=u, delta=delta, A=A, B=B, C=C, D=D, z=z, delta_bias=delta_bias)
     check_dims(op, "u", u, "(batch, dim, length)", 3)
     check_dims(op, "A", A, "(dim, state)", 2)
     batch, dim, length = u.shape

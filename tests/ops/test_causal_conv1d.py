@@ -222,6 +222,7 @@ def test_update_of_chosen_entries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "change, error, words",
     [
+        ({"weight": [[0.0]]}, TypeError, "`weight` must be a tensor, got list"),
         ({"x": torch.zeros(2, 8)}, ValueError, "`x` must be (batch, dim, length), got the shape (2, 8)"),
         ({"weight": torch.zeros(7, 4)}, ValueError, "`weight` must have the shape (8, 4), got (7, 4)"),
         ({"bias": torch.zeros(7)}, ValueError, "`bias` must have the shape (8,), got (7,)"),
@@ -252,3 +253,6 @@ def test_wrong_arguments_of_an_update() -> None:
         causal_conv1d_update(torch.zeros(2, 8), torch.zeros(3, 8, 4), weight)
     with pytest.raises(TypeError, match="`conv_state` must be float32, the dtype of `x`, got float16"):
         causal_conv1d_update(torch.zeros(2, 8), torch.zeros(2, 8, 4).half(), weight)
+    # Rows that share their memory would overwrite each other.
+    with pytest.raises(ValueError, match="`conv_state` must not be an expanded tensor\nhint: "):
+        causal_conv1d_update(torch.zeros(2, 8), torch.zeros(1, 8, 4).expand(2, 8, 4), weight)

@@ -116,6 +116,20 @@ def test_step_by_step_from_nothing(device: str) -> None:
     assert torch.allclose(torch.cat(outputs, dim=1), model(hidden), atol=1e-4)
 
 
+def test_no_gradient_flows_through_the_states(device: str) -> None:
+    """Half a gradient would be worse than none, and a graph that grows with every step would fill the memory."""
+    model, cache = block(device), Cache()
+    hidden = torch.randn(2, 6, 24, device=device)
+    assert model(hidden[:, :5], inference_params=cache).requires_grad
+    cache.seqlen_offset = 5
+    assert not model(hidden[:, 5:], inference_params=cache).requires_grad
+    assert not any(state.requires_grad for state in cache.key_value_memory_dict[3])
+
+
+def test_an_empty_sequence(device: str) -> None:
+    assert block(device)(torch.zeros(2, 0, 24, device=device)).shape == (2, 0, 24)
+
+
 def test_a_part_of_a_larger_batch(device: str) -> None:
     model, cache = block(device), Cache()
     cache.key_value_memory_dict[3] = model.allocate_inference_cache(5, 20)

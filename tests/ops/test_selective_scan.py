@@ -197,9 +197,23 @@ def test_an_empty_batch(device: str) -> None:
     assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
+@pytest.mark.parametrize("name", ["u", "delta", "A", "B", "C"])
+def test_an_empty_sequence(name: str, device: str) -> None:
+    inputs = {name: value.to(device) for name, value in draw(replace(BASE, length=0)).items()}
+    inputs[name].requires_grad_()
+    out, last_state = selective_scan_fn(**inputs, return_last_state=True)
+    assert out.shape == (BASE.batch, BASE.dim, 0)
+    assert torch.equal(last_state, torch.zeros_like(last_state))
+    (gradient,) = torch.autograd.grad(out.sum(), [inputs[name]])
+    assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
 @pytest.mark.parametrize(
     "change, error, words",
     [
+        ({"delta": memoryview(b"")}, TypeError, "`delta` must be a tensor, got memoryview"),
+        ({"A": [[0.0]]}, TypeError, "`A` must be a tensor, got list"),
+        ({"u": torch.zeros(2, 4, 128).to_sparse()}, TypeError, "`u` must be a strided tensor, got torch.sparse_coo"),
         ({"u": torch.zeros(2, 4)}, ValueError, "`u` must be (batch, dim, length), got the shape (2, 4)"),
         ({"delta": torch.zeros(2, 4, 127)}, ValueError, "`delta` must have the shape (2, 4, 128), got (2, 4, 127)"),
         ({"A": torch.zeros(5, 8)}, ValueError, "`A` must have the shape (4, 8), got (5, 8)"),
@@ -215,7 +229,7 @@ def test_an_empty_batch(device: str) -> None:
         ({"D": torch.zeros(4, device="meta")}, ValueError, "`D` must be on the device of `u`, cpu, got meta"),
     ],
 )
-def test_wrong_arguments(change: dict[str, Tensor], error: type[Exception], words: str) -> None:
+def test_wrong_arguments(change: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error) as caught:
         selective_scan_fn(**{**draw(BASE), **change})
     assert words in str(caught.value)
