@@ -69,8 +69,10 @@ SPELLINGS: List[Any] = [
     ("TORCH_MINOR_MISMATCH", "installed mamba_ssm-2.2.4+cu12torch2.4cxx11abiFALSE-cp310-cp310-linux_x86_64.whl", {}),
     (
         "FARM_WRONG_ABI_LABEL",
-        "mamba_ssm-2.2.5+cu12torch2.6cxx11abiFALSE-cp310-cp310-linux_x86_64.whl\n"
-        "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+        (
+            "mamba_ssm-2.2.5+cu12torch2.6cxx11abiFALSE-cp310-cp310-linux_x86_64.whl\n"
+            "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+        ),
         {},
     ),
     ("NO_WHEEL_FOR_PYTHON", "x.so: undefined symbol: _PyGen_Send", {}),
@@ -331,7 +333,7 @@ def test_a_build_where_the_facts_ask_for_one() -> None:
         ({"torch": "2.6.0+rocm6.2.4", "torch_cuda": None}, "TORCH_ROCM"),
         ({}, "NO_WHEEL_FOR_TORCH"),
     ):
-        environment = replace(HERE, **changes)  # type: ignore[arg-type]
+        environment = replace(HERE, **changes)
         decision = decide(environment, name)
         assert (decision.outcome, decision.code) == ("build", code)
         assert decision.command is not None
