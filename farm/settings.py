@@ -24,7 +24,8 @@ VARIABLES = {
     "MAMBA_FARM_CACHE": "where downloaded torch headers are kept (default: ~/.cache/mamba-farm)",
     "SOURCE_DATE_EPOCH": "the time stamp of files in wheels and source archives (default: 1980-01-01)",
 }
-EARLIEST_ZIP_TIME = 315532800
+EARLIEST_ZIP_TIME = 315532800  # 1980-01-01
+LATEST_ZIP_TIME = 4354819198  # 2107-12-31 23:59:58
 
 
 def parse_boolean(name: str, text: str) -> bool:
@@ -36,6 +37,16 @@ def parse_boolean(name: str, text: str) -> bool:
     raise UsageError(
         f"{name} is neither true nor false: `{text}`", f"set {name} to one of {', '.join(_TRUE + _FALSE)}, or unset it"
     )
+
+
+def parse_epoch(name: str, text: str) -> int:
+    """Seconds since 1970, held within what a zip archive can express. 0 is a usual value.
+
+    https://reproducible-builds.org/specs/source-date-epoch/
+    """
+    if not text.strip().isascii() or not text.strip().isdigit():
+        raise UsageError(f"{name} is not a number of seconds since 1970: `{text}`", f"unset it, or set {name}=0")
+    return min(max(int(text), EARLIEST_ZIP_TIME), LATEST_ZIP_TIME)
 
 
 def parse_count(name: str, text: str) -> int:
@@ -82,7 +93,7 @@ class Settings:
             mamba_archs=get("MAMBA_CUDA_ARCHITECTURES"),
             torch_versions=tuple(versions.replace(",", " ").split()) if versions else None,
             cache=Path(get("MAMBA_FARM_CACHE") or "~/.cache/mamba-farm").expanduser(),
-            epoch=max(parse_count("SOURCE_DATE_EPOCH", epoch), EARLIEST_ZIP_TIME) if epoch else EARLIEST_ZIP_TIME,
+            epoch=parse_epoch("SOURCE_DATE_EPOCH", epoch) if epoch else EARLIEST_ZIP_TIME,
         )
 
 

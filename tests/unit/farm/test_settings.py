@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from farm.errors import UsageError
-from farm.settings import EARLIEST_ZIP_TIME, VARIABLES, Settings, default_jobs, parse_boolean
+from farm.settings import EARLIEST_ZIP_TIME, LATEST_ZIP_TIME, VARIABLES, Settings, default_jobs, parse_boolean
+from farm.wheel import write_wheel
 from tests.unit.farm.samples import ROOT
 
 
@@ -63,6 +66,18 @@ def test_unset_and_empty_mean_the_default() -> None:
 def test_counts_are_positive_numbers(name: str, text: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is not a positive number: `{text}`"):
         Settings.from_environment({name: text})
+
+
+@pytest.mark.parametrize("text, epoch", [("0", EARLIEST_ZIP_TIME), ("99999999999999", LATEST_ZIP_TIME)])
+def test_the_time_stamp_is_one_that_a_wheel_can_hold(text: str, epoch: int, tmp_path: Path) -> None:
+    assert Settings.from_environment({"SOURCE_DATE_EPOCH": text}).epoch == epoch
+    write_wheel(tmp_path / "x.whl", {"x": b""}, "x-1.dist-info", epoch)
+
+
+@pytest.mark.parametrize("text", ["-1", "today", "1.5"])
+def test_a_time_stamp_is_a_number_of_seconds(text: str) -> None:
+    with pytest.raises(UsageError, match=f"SOURCE_DATE_EPOCH is not a number of seconds since 1970: `{text}`"):
+        Settings.from_environment({"SOURCE_DATE_EPOCH": text})
 
 
 def test_the_readme_lists_the_variables() -> None:
