@@ -461,6 +461,9 @@ ENTRIES: Dict[str, Entry] = {
 # rows that say the same
 ALIASES: Dict[str, str] = {
     "minor-abort": "minor",
+    "minor-library": "minor",
+    "platform-macos": "platform",
+    "slow": "fast-path",
     "named-wheel": "torch-symbol",
     "isolated-torch-guess": "isolated-torch",
     "isolated-toolkit": "isolated-torch",

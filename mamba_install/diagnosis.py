@@ -96,8 +96,10 @@ def build_is_right(code: str, environment: Environment, public: bool) -> bool:
         return public
     if environment.accelerator != "cuda":
         return False
+    if code == "NO_WHEEL_FOR_PYTHON" and (environment.free_threaded or numbers(environment.python or "") < (3, 9)):
+        return False
     return code in ("NGC_CONTAINER", "TORCH_LOCAL_BUILD", "TORCH_PRERELEASE_UNMATCHED") or (
-        public and code == "NO_WHEEL_FOR_TORCH"
+        public and code in ("NO_WHEEL_FOR_TORCH", "NO_WHEEL_FOR_PYTHON", "MACHINE_MISMATCH")
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from mamba_install import public_wheels
 from mamba_install.catalogue import entry, frame
-from mamba_install.diagnosis import build_is_right
+from mamba_install.diagnosis import TOLD_AS, build_is_right, choose_code
 from mamba_install.environment import Environment
 from mamba_install.fault import Fault
 from mamba_install.faults import FAULTS
@@ -100,7 +100,7 @@ def conclude(
     """The one answer: the first finding, cured by the wheel that fits where a wheel is the cure."""
     findings = examine(environment, text)
     if decision is not None and (not findings or _says_no_more(findings[0], text)):
-        return _from_decision(decision, findings, language)
+        return _from_decision(decision, findings, text)
     if not findings:
         facts = describe_environment(environment)
         return Conclusion(
@@ -110,7 +110,8 @@ def conclude(
     code: Optional[str] = first.fault.code
     wheel = decision.candidate if decision is not None and first.fault.by_wheel else None
     outcome = "wheel" if wheel is not None else "diagnosis"
-    if wheel is None and _build_is_right(first.fault.code, environment, decision):
+    decided = decision is not None and decision.outcome == "build" and decision.code == code
+    if wheel is None and (decided or _build_is_right(first.fault.code, environment, decision)):
         outcome = "build"
     words = _words(environment, package, first.words, language)
     text_of = entry(first.fault.key)
@@ -137,10 +138,13 @@ def _says_no_more(finding: Finding, text: str) -> bool:
     return finding.fault.key == "no-wheel" or (not finding.fault.pattern and not text.strip())
 
 
-def _from_decision(decision: Decision, findings: Sequence[Finding], language: str) -> Conclusion:
+def _from_decision(decision: Decision, findings: Sequence[Finding], text: str) -> Conclusion:
+    code = decision.code
+    if decision.candidate is not None and findings and findings[0].fault.key == "no-wheel":
+        code = _why_not_found(decision, text)
     return Conclusion(
         decision.outcome,
-        decision.code,
+        code,
         decision.candidate,
         decision.message,
         tuple(finding.evidence for finding in findings if finding.evidence),
@@ -149,6 +153,14 @@ def _from_decision(decision: Decision, findings: Sequence[Finding], language: st
         tuple(finding.fault.code for finding in findings),
         _rejected(decision),
     )
+
+
+def _why_not_found(decision: Decision, text: str) -> str:
+    """What the version that was asked for lacks, although another version has a wheel that fits."""
+    asked = re.search(r"\b[A-Za-z]\w+-(\d[\w.]*?)\+\w*torch[^\s]*\.whl", text)
+    of_that = [one for one in decision.rejected if asked is not None and one.candidate.name.version == asked[1]]
+    code = choose_code(of_that) if of_that else "NO_WHEEL_FOR_TORCH"
+    return TOLD_AS.get(code, code)
 
 
 def _rejected(decision: Optional[Decision]) -> Tuple[Mapping[str, str], ...]:
@@ -175,6 +187,11 @@ def _python(environment: Environment) -> str:
     return "python"
 
 
+def _other_python(environment: Environment) -> Tuple[str, ...]:
+    python = _python(environment)
+    return () if python == "python" else ("--python", shlex.quote(python))
+
+
 class _Words(Dict[str, object]):
     """Words that are not known are said to be so."""
 
@@ -194,6 +211,7 @@ def _words(environment: Environment, package: str, found: Mapping[str, object], 
     flavours = [torch_flavour(torch.minor, major) for major in majors] if torch is not None else []
     known: Dict[str, object] = {
         "package": package,
+        "pick": " ".join(["python -m mamba_install --package", package, *_other_python(environment)]),
         "glob": re.sub(r"[-_]", "?", package),
         "python": shlex.quote(_python(environment)),
         "python_version": environment.python,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Mapping, Optional, Tuple, Union
 
@@ -69,7 +69,12 @@ class Environment:
 
     @property
     def torch_version(self) -> Optional[TorchVersion]:
-        return TorchVersion.parse(self.torch) if self.torch else None
+        version = TorchVersion.parse(self.torch) if self.torch else None
+        vendor = re.match(r"NGC (\d{2}\.\d{2})", self.container or "")
+        if version is not None and vendor and version.build in ("local", "prerelease"):
+            # before 24.x a container's torch did not carry the vendor's mark in its version
+            return replace(version, build="vendor", vendor_release=vendor[1])
+        return version
 
     @property
     def system(self) -> Optional[str]:

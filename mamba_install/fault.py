@@ -40,7 +40,7 @@ class Fault:
 
 # in the commands {python} is the target interpreter, {package} the distribution
 NO_ISOLATION = "{python} -m pip install --no-build-isolation --no-deps --no-cache-dir {package}"
-PICK = "python -m mamba_install --package {package} --python {python}"
+PICK = "{pick}"  # this installer, for the package and the interpreter in question
 FRESH = "{python} -m pip install --force-reinstall --no-deps --no-cache-dir {package}"
 TOOLKIT = "{python} -m pip install nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cuda-crt"
 CUDA_TORCH = "{python} -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/{flavour}"

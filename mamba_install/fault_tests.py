@@ -70,9 +70,18 @@ def _symbol(match: Match[str]) -> str:
 
 def torch_changed_symbol(environment: Environment, match: Match[str]) -> Optional[Words]:
     hint = torch_hint(_symbol(match))
-    if hint is None:
+    if hint is None or torch_is_no_release(environment):
         return None
     return {"symbol": readable(_symbol(match)), "built": hint.built_with, "lacking": hint.lacking_in}
+
+
+def torch_is_no_release(environment: Environment) -> bool:
+    """Such a torch lacks symbols of every release; that it is none is what the user must hear."""
+    return environment.torch_version is not None and environment.torch_version.build != "release"
+
+
+def symbol_of_torch(environment: Environment, match: Match[str]) -> Optional[Words]:
+    return None if torch_is_no_release(environment) else {}
 
 
 def symbol_of_other_abi(environment: Environment, match: Match[str]) -> Optional[Words]:
@@ -242,6 +251,10 @@ def system_is_musl(environment: Environment, match: Match[str]) -> Optional[Word
 
 def system_is_foreign(environment: Environment, match: Match[str]) -> Optional[Words]:
     return {} if environment.system in ("windows", "macos") else None
+
+
+def system_is_macos(environment: Environment, match: Match[str]) -> Optional[Words]:
+    return {} if environment.system == "macos" else None
 
 
 def not_windows(environment: Environment, match: Match[str]) -> Optional[Words]:

@@ -9,6 +9,8 @@ from mamba_install.fault import FRESH, NO_ISOLATION, PICK, TOOLKIT, Fault
 
 # a build that failed, by the compiler's and the build tools' words
 BUILD: Tuple[Fault, ...] = (
+    # no CUDA toolkit and no driver exist there: every other word of such a log is a consequence
+    Fault("platform-macos", "PLATFORM_UNSUPPORTED", r"", ("ssh LINUX_MACHINE",), facts.system_is_macos),
     Fault(
         "static-metadata",
         "FRONTEND_BUG",
@@ -36,7 +38,7 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "oom",
         "BUILD_OOM",
-        r"Killed signal terminated program|(?:cc1plus|cicc|ptxas|cudafe\+\+|nvcc|c\+\+|g\+\+|clang)\b[^\n]*(?:\bKilled\b|signal 9|status (?:137|9)\b)|^\s*Killed\s*$|Killed\s+\S*(?:nvcc|cicc|ptxas|cc1plus)|virtual memory exhausted|(?:^|\s)out of memory allocating \d+|LLVM ERROR: out of memory|(?:Cannot|can't) allocate memory|exit(?:ed with)?\s*(?:code|status):?\s*-?(?:137|9)\b|\bOOM(?:[- ]?kill\w*| error while compil\w*)|oom-kill",
+        r"Killed signal terminated program|(?:cc1plus|cicc|ptxas|cudafe\+\+|nvcc|c\+\+|g\+\+|clang)\b[^\n]*(?:\bKilled\b|signal 9|status (?:137|9)\b)|^\s*Killed\s*$|Killed\s+\S*(?:nvcc|cicc|ptxas|cc1plus)|virtual memory exhausted|(?:^|\s)out of memory allocating \d+|LLVM ERROR: out of memory|(?:Cannot|can't) allocate memory|exit(?:ed with)?\s*(?:code|status):?\s*-?(?:137|9)\b|\bOOM(?:[- ]?kill\w*| error while compil\w*)|oom-kill|\b(?:build|compil\w+|process|job)s?\b[^\n]{0,40}\bkilled\b|ran out of (?:memory|RAM)",
         ("MAX_JOBS=1 NVCC_THREADS=1 " + NO_ISOLATION,),
     ),
     Fault(
@@ -54,13 +56,13 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "cuda-headers",
         "CUDA_HEADERS_MISSING",
-        r"(?:fatal error|error|Cannot open (?:include|source) file)[^\n]*?(?P<header>(?:cuda|cu(?:blas|sparse|solver|rand|dnn|fft|pti)|nv|crt/|thrust/|cub/|driver_types|device_launch|vector_types)[\w/]*\.(?:h|hpp|cuh))(?:['\"]? file not found|['\"]?:? ?No such file|['\"]?\s*$)|cannot find -l(?:cudart|cuda|cublas|nvrtc)\w*",
+        r"(?:fatal error|error|Cannot open (?:include|source) file)[^\n]*?(?P<header>(?:cuda|cu(?:blas|sparse|solver|rand|dnn|fft|pti)|nv|crt/|thrust/|cub/|driver_types|device_launch|vector_types)[\w/]*\.(?:h|hpp|cuh)|cuda/std/\w+)(?:['\"]? file not found|['\"]?:? ?No such file|['\"]?\s*$)|cannot find -l(?:cudart|cuda|cublas|nvrtc)\w*",
         (TOOLKIT, "conda install -c nvidia cuda-cudart-dev", "sudo apt-get install cuda-toolkit"),
     ),
     Fault(
         "host-compiler",
         "HOST_COMPILER_UNSUPPORTED",
-        r"unsupported (?:GNU|clang|gcc|host compiler)[^\n]*version|(?:gcc|clang)[^\n]*versions? (?:later|newer|greater) than (?P<limit>\d+)[^\n]*not supported|installed version \([^)]*\) of \S+ is (?:greater|less) than the (?:maximum|minimum)|host_config\.h[^\n]*error|parameter packs not expanded with|(?:/c\+\+/\d+/|/include/(?:c\+\+|bits|x86)|intrin\.h|gcc/)[^\n]*error:? (?:identifier|expected|no suitable|parameter)|__builtin_ia32_\w+[^\n]*undefined|identifier ['\"]_?_?(?:_Float\d+x?|Float\d+x?|bf16)['\"]|GCC \d+ or (?:later|newer)[^\n]*required|too old version of GCC|allow-unsupported-compiler",
+        r"unsupported (?:GNU|clang|gcc|host compiler)[^\n]*version|(?:gcc|clang)[^\n]*versions? (?:later|newer|greater) than (?P<limit>\d+)[^\n]*not supported|installed version[^\n]*is (?:greater|less) than the (?:maximum|minimum)|host_config\.h[^\n]*error|parameter packs not expanded with|(?:/c\+\+/\d+/|/include/(?:c\+\+|bits|x86)|intrin\.h|gcc/)[^\n]*error:? (?:identifier|expected|no suitable|parameter)|__builtin_ia32_\w+[^\n]*undefined|identifier ['\"]_?_?(?:_Float\d+x?|Float\d+x?|bf16)['\"]|GCC \d+ or (?:later|newer)[^\n]*required|too old version of GCC|allow-unsupported-compiler",
         ("sudo apt-get install g++-{host}", "CC=gcc-{host} CXX=g++-{host} CUDAHOSTCXX=g++-{host} " + NO_ISOLATION),
         facts.host_limit,
     ),
@@ -117,7 +119,7 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "build-dir",
         "STALE_BUILD_DIR",
-        r"torch_extensions/\S+\.so|(?:stale|left-?over|old|previous)[^\n]*(?:build|torch_extensions)\b|CMakeCache\.txt[^\n]*different|ninja: (?:error: (?:dependency cycle|build\.ninja|manifest)|warning: premature end)|build/(?:temp|lib|bdist)\S*[^\n]*(?:exists|different|stale|cannot open shared|Permission)|could not (?:delete|remove|create) ['\"]?build",
+        r"torch_extensions/\S+\.so|(?:stale|left-?over|old|previous)[^\n]*(?:build|torch_extensions)\b|CMakeCache\.txt[^\n]*different|ninja: (?:error: (?:dependency cycle|build\.ninja|manifest)|warning: premature end)|build/(?:temp|lib|bdist)\S*[^\n]*(?:exists|different|stale|cannot open shared|Permission)|could not (?:delete|remove|create) ['\"]?build|File exists[^\n]*\b(?:build|dist)\b|Destination path[^\n]*already exists|rm -rf build",
         ("rm -rf build *.egg-info", 'rm -rf "${{TORCH_EXTENSIONS_DIR:-$HOME/.cache/torch_extensions}}"'),
     ),
     Fault(

@@ -70,12 +70,20 @@ NAMED: Tuple[Fault, ...] = (
         "TORCH_MINOR_MISMATCH",
         r"undefined symbol:?\s*(?P<symbol>\S*(?:c10|2at|5torch|at::|torch::|aoti_torch)[^\n]*)",
         (PICK,),
-        by_wheel=True,
+        facts.symbol_of_torch,
+        True,
     ),
     Fault(
         "minor-abort",
         "TORCH_MINOR_MISMATCH",
         r"what\(\):\s+vector::reserve|compiled (?:with|against|for) (?:a different|another) (?:version of )?(?:py)?torch",
+        (PICK,),
+        by_wheel=True,
+    ),
+    Fault(
+        "minor-library",
+        "TORCH_MINOR_MISMATCH",
+        r"libtorch_cuda_(?:cu|cpp)\.so[^\n]*cannot open",  # torch 1.13 was the last with them
         (PICK,),
         by_wheel=True,
     ),
@@ -175,6 +183,18 @@ NAMED: Tuple[Fault, ...] = (
 
 # weaker words, and what the facts alone prove; these come after everything above
 GENERAL: Tuple[Fault, ...] = (
+    Fault(
+        "network",
+        "NETWORK",
+        r"urlopen error|\btimed out\b|CERTIFICATE_VERIFY_FAILED|(?:connection|read|operation|connect) ?timed? ?out|Errno 1(?:10|11|01|04)\b|name resolution|Name or service not known|getaddrinfo failed|Connection (?:reset|refused|aborted|broken)|Network is unreachable|Max retries exceeded|ProxyError|ReadTimeout\w*|ConnectTimeout\w*|SSLError|IncompleteRead|ContentTooShort|retrieval incomplete|Remote end closed|HTTP (?:Error|status)?:? ?(?:403|407|429|5\d\d)|File is not a zip file|BadZipFile|Could not fetch URL|rate limit",
+        ("curl -I https://github.com", "python -m mamba_install --index FOLDER_OR_MIRROR"),
+    ),
+    Fault(
+        "replaces-torch",
+        "WOULD_REPLACE_TORCH",
+        r"(?:Attempting uninstall|Uninstalling|Found existing installation)[: ]+torch\b|(?:Would install|Installing collected packages|Successfully installed)[^\n]*\btorch(?:-\d|,|\s)|- torch==[^\n]*\n[^\n]*\+ torch==|(?:up|down)graded? torch|replace[sd]? (?:the |my )?(?:installed )?torch|torch (?:was|is|got) (?:replaced|upgraded|downgraded|reinstalled|uninstalled)|uninstall\w* (?:my |the )?torch\b|torch[^\n]{0,40}(?:gets|was|is|being) (?:re|over)\w+|Collecting torch(?:[=<>~!]|\s|$)",
+        ("{python} -m pip install --no-deps {package}", PICK),
+    ),
     Fault("no-cuda", "TORCH_NO_CUDA", r"", (CUDA_TORCH,), facts.torch_without_cuda),
     Fault(
         "no-cuda-said",
@@ -193,21 +213,15 @@ GENERAL: Tuple[Fault, ...] = (
         ("wsl --install -d Ubuntu",),
     ),
     Fault("vendor", "NGC_CONTAINER", r"", (PICK,), facts.torch_is_vendors, True),
-    Fault(
-        "network",
-        "NETWORK",
-        r"urlopen error|CERTIFICATE_VERIFY_FAILED|(?:connection|read|operation|connect) ?timed? ?out|Errno 1(?:10|11|01|04)\b|name resolution|Name or service not known|getaddrinfo failed|Connection (?:reset|refused|aborted|broken)|Network is unreachable|Max retries exceeded|ProxyError|ReadTimeout\w*|ConnectTimeout\w*|SSLError|IncompleteRead|ContentTooShort|retrieval incomplete|Remote end closed|HTTP (?:Error|status)?:? ?(?:403|407|429|5\d\d)|File is not a zip file|BadZipFile|Could not fetch URL|rate limit",
-        ("curl -I https://github.com", "python -m mamba_install --index FOLDER_OR_MIRROR"),
-    ),
-    Fault(
-        "replaces-torch",
-        "WOULD_REPLACE_TORCH",
-        r"(?:Attempting uninstall|Uninstalling|Found existing installation)[: ]+torch\b|(?:Would install|Installing collected packages|Successfully installed)[^\n]*\btorch(?:-\d|,|\s)|- torch==[^\n]*\n[^\n]*\+ torch==|(?:up|down)graded? torch|replace[sd]? (?:the |my )?(?:installed )?torch|torch (?:was|is|got) (?:replaced|upgraded|downgraded|reinstalled|uninstalled)|Collecting torch(?:[=<>~!]|\s|$)",
-        ("{python} -m pip install --no-deps {package}", PICK),
-    ),
     Fault("local", "TORCH_LOCAL_BUILD", r"", (NO_ISOLATION,), facts.torch_is_local),
     Fault("prerelease", "TORCH_PRERELEASE_UNMATCHED", r"", (NO_ISOLATION,), facts.torch_is_prerelease),
     Fault("named-wheel", "TORCH_MINOR_MISMATCH", facts.WHEEL_NAMED, (PICK,), facts.named_torch_differs, True),
+    Fault(
+        "slow",
+        "SLOW_PATH",
+        r"\bslow(?:er|ly|ness)?\b",
+        ("python -m mamba_install verify --package {package}",),
+    ),
     Fault(
         "no-wheel",
         "NO_WHEEL_FOR_TORCH",

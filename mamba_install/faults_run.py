@@ -63,18 +63,8 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "compile",
         "DYNAMO_BREAK",
-        r"torch\._?dynamo|TorchDynamo|torchdynamo|graph break|BackendCompilerFailed|FakeTensor|Unsupported: (?:call|Attempted|Graph)|fullgraph=True|(?:no|missing|without)[^\n]*(?:meta|fake|abstract) (?:kernel|impl\w*)|torch\.compile[^\n]*(?:fail|error|break|cannot|unsupported|crash)",
+        r"\bdynamo\b|torch\._?dynamo|torchdynamo|graph break|BackendCompilerFailed|FakeTensor|Unsupported: (?:call|Attempted|Graph)|fullgraph=True|(?:no|missing|without)[^\n]*(?:meta|fake|abstract) (?:kernel|impl\w*)|torch\.compile[^\n]*(?:fail|error|break|cannot|unsupported|crash)",
         ("torch.compiler.disable(FUNCTION)",),
-    ),
-    Fault(
-        "api-skew",
-        "KERNEL_API_SKEW",
-        r"(?P<function>\w*(?:causal_conv1d|selective_scan|ssm|_fwd|_bwd|_update)\w*)\(\)[^\n]*(?:incompatible function arguments|unexpected keyword|positional arguments?|missing \d+ required)|incompatible function arguments|following argument types are supported|has no attribute ['\"](?:causal_conv1d|selective_scan)\w*|cannot import name ['\"](?:causal_conv1d|selective_\w+|mamba_\w+)\w*|(?:expected|takes) (?:at most )?\d+ arguments?[^\n]*(?:but|got)",
-        (
-            "{python} -m pip show mamba_ssm causal_conv1d",
-            '{python} -m pip install --no-deps --no-build-isolation "causal_conv1d{partner}"',
-        ),
-        facts.api_words,
     ),
     Fault(
         "fast-path",
@@ -88,8 +78,18 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "hidden-import",
         "SWALLOWED_IMPORT_ERROR",
-        r"'NoneType' object is not callable|name ['\"](?:selective_scan|causal_conv1d|mamba)\w* is not defined|name ['\"]\w*(?:selective_scan|causal_conv1d|mamba|rms_?norm)\w*['\"] is not defined|causal_conv1d_cuda is not available|is not available[^\n]*please install|(?:selective_scan|causal_conv1d|mamba)\w* is None|except ImportError|(?:swallow|hid|suppress)\w*[^\n]*import ?error|No module named ['\"](?:selective_scan|causal_conv1d)\w*['\"]|DLL load failed",
+        r"'NoneType' object (?:is not callable|has no attribute)|name ['\"](?:selective_scan|causal_conv1d|mamba)\w* is not defined|name ['\"]\w*(?:selective_scan|causal_conv1d|mamba|rms_?norm)\w*['\"] is not defined|causal_conv1d_cuda is not available|is not available[^\n]*please install|(?:selective_scan|causal_conv1d|mamba)\w* is None|except ImportError|(?:swallow|hid|suppress)\w*[^\n]*import ?error|No module named ['\"](?:selective_scan|causal_conv1d)\w*['\"]|DLL load failed",
         ("{python} -c 'import selective_scan_cuda'", "{python} -c 'import causal_conv1d_cuda'"),
+    ),
+    Fault(
+        "api-skew",
+        "KERNEL_API_SKEW",
+        r"(?P<function>\w*(?:causal_conv1d|selective_scan|ssm|_fwd|_bwd|_update)\w*)\(\)[^\n]*(?:incompatible function arguments|unexpected keyword|positional arguments?|missing \d+ required)|incompatible function arguments|following argument types are supported|has no attribute ['\"](?:causal_conv1d|selective_scan)\w*|cannot import name ['\"](?:causal_conv1d|selective_\w+|mamba_\w+)\w*|(?:expected|takes) (?:at most )?\d+ arguments?[^\n]*(?:but|got)",
+        (
+            "{python} -m pip show mamba_ssm causal_conv1d",
+            '{python} -m pip install --no-deps --no-build-isolation "causal_conv1d{partner}"',
+        ),
+        facts.api_words,
     ),
     Fault(
         "shape",
@@ -100,7 +100,7 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "dtype",
         "DTYPE_CONTRACT",
-        r"Input type \([^)]*\) and (?:bias|weight) type|expected scalar type|must have the same (?:d?type|scalar)|(?:same|different|mismatch\w*|unsupported|incompatible)[^\n]{0,20}d-?type|d-?type[^\n]{0,30}(?:mismatch|must|expected|unsupported|differ)|scalar_type\(\) ==|not implemented for ['\"](?:Half|BFloat16|ComplexFloat|Float)",
+        r"Input type \([^)]*\) and (?:bias|weight) type|expected scalar type|must have the same (?:d?type|scalar)|(?:same|different|mismatch\w*|unsupported|incompatible)[^\n]{0,20}d-?type|d-?type[^\n]{0,30}(?:mismatch|must|expected|unsupported|differ)|scalar_type\(\) ==|ScalarType::|must (?:be|have)[^\n]{0,20}(?:d-?type|b?float16|float32|half|[bf]p?f?(?:16|32))\b|not implemented for ['\"](?:Half|BFloat16|ComplexFloat|Float)",
         ("with torch.autocast('cuda', dtype=torch.bfloat16): ...",),
     ),
     Fault(
@@ -121,7 +121,7 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "bad-kernel",
         "KNOWN_BAD_KERNEL",
-        r"mma[^\n]*layout conversion|mma16816|Unexpected mma|LLVM ERROR: [^\n]*(?:mma|not supported)|(?:wrong|incorrect|garbage)[^\n]*(?:result|output|number|gradient)s?[^\n]*(?:on|with) (?:this GPU|[A-Z]+\d{2,}|sm_?\d+|V100|Volta|Turing|Hopper|Blackwell)",
+        r"mma[^\n]*layout conversion|mma16816|Unexpected mma|LLVM ERROR: [^\n]*(?:mma|not supported)|(?:wrong|incorrect|garbage|differ\w*|zeros|mismatch\w*|nan[^\n]{0,30}only)[^\n]{0,80}\b(?:on|with|between)\b[^\n]{0,30}\b(?:this GPU|sm_?\d+|[ABHLTV]\d{1,3}S?|GB\d{2,3}|RTX|Volta|Turing|Ampere|Ada|Hopper|Blackwell)\b",
         ("python -m mamba_install verify --package {package}",),
     ),
     Fault(

@@ -237,6 +237,66 @@ SPELLINGS: List[Any] = [
     ("TORCH_LOCAL_BUILD", "import fails", {"torch": "2.6.0a0+git1234567"}),
     ("TORCH_PRERELEASE_UNMATCHED", "import fails", {"torch": "2.9.0.dev20250801+cu128"}),
     ("NO_WHEEL_FOR_TORCH", "Precompiled wheel not found. Building from source...", {}),
+    (
+        "PLATFORM_UNSUPPORTED",
+        "NameError: name 'bare_metal_version' is not defined",
+        {"platform": "macos 15", "machine": "aarch64"},
+    ),
+    (
+        "NGC_CONTAINER",
+        "undefined symbol: _ZN3c104cuda9SetDeviceEi",
+        {"torch": "2.2.0a0+81ea7a4", "platform": "linux (NGC 23.12)", "container": "NGC 23.12"},
+    ),
+    ("NGC_CONTAINER", "undefined symbol: _ZNK3c1010TensorImpl4sizeEv", {"torch": "2.9.0a0+145a3a7bda.nv25.09"}),
+    ("TORCH_PRERELEASE_UNMATCHED", "undefined symbol: _ZN3c104cuda9SetDeviceEa", {"torch": "2.9.0.dev20250801+cu128"}),
+    (
+        "CXX11ABI_MISMATCH",
+        "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs",
+        {"torch": "2.9.0a0+145a3a7bda.nv25.09", "cxx11abi": True},
+    ),
+    ("TORCH_MINOR_MISMATCH", "libtorch_cuda_cu.so: cannot open shared object file", {}),
+    ("NETWORK", "Connection to github.com timed out. (connect timeout=15)", {"torch": "2.6.0+cpu", "torch_cuda": None}),
+    ("NETWORK", "urllib.error.HTTPError: HTTP Error 503: Service Unavailable", {}),
+    (
+        "WOULD_REPLACE_TORCH",
+        "Would install mamba-ssm-2.2.4 nvidia-nccl-cu12-2.21 torch-2.7.0 triton-3.3.0",
+        {"torch": "2.9.0a0+1.nv25.09"},
+    ),
+    ("SWALLOWED_IMPORT_ERROR", "AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'", {}),
+    (
+        "SWALLOWED_IMPORT_ERROR",
+        "AssertionError: causal_conv1d_cuda is not available. Please install causal-conv1d.",
+        {},
+    ),
+    ("KERNEL_API_SKEW", "AttributeError: module 'causal_conv1d_cuda' has no attribute 'causal_conv1d_update'", {}),
+    ("KERNEL_BOUNDARY", "the last chunk differs from the reference", {}),
+    ("KNOWN_BAD_KERNEL", "outputs differ between A100 and H100", {}),
+    (
+        "DTYPE_CONTRACT",
+        "Expected weight_type == at::ScalarType::Float || weight_type == at::ScalarType::ComplexFloat to be true",
+        {},
+    ),
+    ("DYNAMO_BREAK", "Dynamo does not know how to trace the builtin `causal_conv1d_cuda.causal_conv1d_fwd`", {}),
+    ("BUILD_OOM", "ninja: build stopped; the process was killed after 40 minutes", {}),
+    ("STALE_BUILD_DIR", "shutil.Error: Destination path 'dist/x.whl' already exists", {}),
+    ("CUDA_HEADERS_MISSING", "fatal error: cuda/std/type_traits: No such file or directory", {}),
+    (
+        "HOST_COMPILER_UNSUPPORTED",
+        "RuntimeError: The current installed version of x86_64-linux-gnu-g++ (13.2.0) is greater than the maximum required version by CUDA 12.1.",
+        {},
+    ),
+    ("HOST_COMPILER_UNSUPPORTED", 'amxtileintrin.h(42): error: identifier "__builtin_ia32_ldtilecfg" is undefined', {}),
+    (
+        "ISOLATED_BUILD_TORCH_DIFFERS",
+        'File "/tmp/pip-build-env-x1/overlay/lib/python3.10/site-packages/torch/utils/cpp_extension.py", line 1',
+        {},
+    ),
+    ("SLOW_PATH", "training is very slow compared to the paper", {}),
+    (
+        "MSVC_UNSUPPORTED",
+        "error: command 'C:\\\\VC\\\\bin\\\\cl.exe' failed with exit code 2",
+        {"platform": "windows 10"},
+    ),
 ]
 
 
@@ -340,6 +400,17 @@ def test_a_build_where_the_facts_ask_for_one() -> None:
         assert "git+https://github.com/state-spaces/mamba@v2.2.4" in decision.command
         assert conclude(environment, "Precompiled wheel not found.", decision=decision).outcome == "build"
     assert decide(replace(HERE, torch="2.14.0+cu130", torch_cuda="13.0"), name).outcome == "diagnosis"
+
+
+def test_a_guess_that_was_not_found_says_what_that_version_lacks() -> None:
+    good = "mamba_ssm-2.2.4+cu12torch2.6cxx11abiFALSE-cp310-cp310-linux_x86_64.whl"
+    guess = "Guessing wheel URL: https://x/mamba_ssm-2.2.2+cu122torch2.6cxx11abiFALSE-cp310-cp310-linux_x86_64.whl\nPrecompiled wheel not found."
+    for other, code in (
+        ("mamba_ssm-2.2.2+cu122torch2.4cxx11abiFALSE-cp310-cp310-linux_x86_64.whl", "NO_WHEEL_FOR_TORCH"),
+        ("mamba_ssm-2.2.2+cu122torch2.6cxx11abiFALSE-cp39-cp39-linux_x86_64.whl", "NO_WHEEL_FOR_PYTHON"),
+    ):
+        conclusion = conclude(HERE, guess, decision=decide(HERE, good, other))
+        assert (conclusion.outcome, conclusion.code) == ("wheel", code)
 
 
 @pytest.mark.parametrize(
