@@ -10,7 +10,6 @@ import json
 import re
 import tempfile
 import zipfile
-import zlib
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from pathlib import Path
@@ -22,10 +21,12 @@ from farm.cuobjdump import find_cuobjdump, list_device_code
 from farm.elf import Library, NotElfError, count_device_code, read_device_code, read_library
 from farm.errors import BuildError, CheckError
 from farm.recipe import CUDA_UNITS
+from farm.wheel import BROKEN_ARCHIVE
 from mamba_install.wheel_names import WheelName, WheelNameError
 
 NATIVE = "mamba_ssm/_native/"
 TABLE = NATIVE + "bindings.json"
+UNPACKED_BYTES = 1 << 30  # all of it is held in memory here; a real wheel unpacks to a tenth
 _FOREIGN = re.compile(r"(libtorch|libc10|libcuda|libcudart|libnv|libstdc\+\+|libgcc_s|libgomp)[\w.-]*\.so")
 
 
@@ -84,13 +85,17 @@ def check_archive(wheel: Inspection) -> bool:
     try:
         with zipfile.ZipFile(wheel.path) as archive:
             names = archive.namelist()
+            unpacked = sum(member.file_size for member in archive.infolist())
+            if unpacked > UNPACKED_BYTES:
+                wheel.find("FARM_ARCHIVE", f"it unpacks to {unpacked >> 20} MB, more than {UNPACKED_BYTES >> 20}")
+                return False
             for name in names:
-                if name.startswith("/") or ".." in name.split("/") or "\\" in name:
+                if name.startswith("/") or ".." in name.split("/") or "\\" in name or ":" in name.split("/")[0]:
                     wheel.find("FARM_ARCHIVE", f"a path that leads out of the wheel: `{name}`")
             if len(names) != len(set(names)):
                 wheel.find("FARM_ARCHIVE", "a file is in the archive twice")
             wheel.files = {name: archive.read(name) for name in names if not name.endswith("/")}
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (OSError, *BROKEN_ARCHIVE) as error:
         wheel.find("FARM_ARCHIVE", f"not a whole zip archive: {error}")
         return False
     return True
@@ -104,7 +109,12 @@ def check_record(wheel: Inspection) -> None:
         wheel.find("FARM_RECORD", f"there is no {dist_info}/RECORD")
         return
     listed = {}
-    for line in csv.reader(io.StringIO(data.decode("utf-8", errors="replace"))):
+    try:
+        lines = list(csv.reader(io.StringIO(data.decode("utf-8", errors="replace"))))
+    except csv.Error as error:
+        wheel.find("FARM_RECORD", f"RECORD cannot be read: {error}")
+        return
+    for line in lines:
         if len(line) != 3:
             wheel.find("FARM_RECORD", f"a line that is no record: `{','.join(line)}`")
             continue

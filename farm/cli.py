@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import shlex
 import sys
@@ -52,7 +53,15 @@ def read_project() -> Project:
     facts = read_facts(ROOT / "facts.yaml")
     matrix = read_matrix(ROOT / "matrix.yaml", facts)
     compiler = host_compiler_major() is not None
-    builds = plan(matrix, facts, find_toolchains(), platform.machine(), read_version(ROOT), compiler)
+    try:
+        toolchains = find_toolchains()
+    except BuildError as error:
+        # A broken nvcc that merely lies about is no reason not to build for the CPU; one that was named is.
+        if os.environ.get("CUDA_HOME", "").strip():
+            raise
+        toolchains = ()
+        print(f"farm: without CUDA: {error}", file=sys.stderr)
+    builds = plan(matrix, facts, toolchains, platform.machine(), read_version(ROOT), compiler)
     return Project(facts, matrix, builds)
 
 
@@ -275,3 +284,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         # `farm plan | head`: the reader has seen enough.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        where = f": `{error.filename}`" if error.filename else ""
+        print(
+            f"farm: a file could not be read or written: {error.strerror or error}{where}\n"
+            "hint: is the disk full, or the folder not ours?",
+            file=sys.stderr,
+        )
+        return BuildError.exit_code

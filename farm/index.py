@@ -17,6 +17,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from urllib.parse import quote
 
 from farm.errors import CheckError, UsageError
+from farm.wheel import BROKEN_ARCHIVE
 from mamba_install.wheel_names import WheelName, WheelNameError
 
 PAGES = "simple"
@@ -54,7 +55,7 @@ def read_entry(path: Path) -> IndexEntry:
         raise CheckError(
             f"cannot be indexed: {error}", "remove it from the folder", [f"FARM_METADATA_VERSION: {error}"]
         ) from error
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
+    except (OSError, *BROKEN_ARCHIVE, KeyError) as error:
         raise CheckError(
             f"cannot be indexed: `{path.name}` ({error})",
             f"python -m farm check {path.name} says more",

@@ -8,8 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import struct
 import time
 import zipfile
+import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -17,6 +20,8 @@ from farm.errors import BuildError
 
 Content = Mapping[str, Union[bytes, Path]]
 GENERATOR = "mamba-farm"
+# what zipfile raises on a file that is no whole archive, or one that it cannot unpack
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
 
 def urlsafe_digest(data: bytes) -> str:
@@ -58,8 +63,8 @@ def write_wheel(path: Path, content: Content, dist_info: str, epoch: int) -> Non
     stamp = time.gmtime(epoch)[:6]
     record: List[str] = []
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(temporary, "w") as archive:
             for name in sorted(content, key=lambda name: (name.startswith(dist_info), name)):
                 data = _read(content[name])
@@ -71,7 +76,8 @@ def write_wheel(path: Path, content: Content, dist_info: str, epoch: int) -> Non
     except OSError as error:
         raise BuildError(f"cannot write the wheel: {error}", "is the disk full, or the folder not ours?") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where the folder is none, there is nothing to remove
+            temporary.unlink(missing_ok=True)
 
 
 def _read(value: Union[bytes, Path]) -> bytes:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farm import check
 from farm.check import check_wheel
 from farm.elf import DeviceCode, NotElfError, read_device_code, read_library
 from farm.errors import CheckError
@@ -57,6 +58,19 @@ def test_truncated(tmp_path: Path, cut: int) -> None:
     wheel = make_wheel(tmp_path)
     wheel.write_bytes(wheel.read_bytes()[:cut])
     assert codes(wheel) == {"FARM_ARCHIVE"}
+
+
+def test_a_record_that_cannot_be_read(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    with zipfile.ZipFile(wheel) as archive:
+        (record,) = (name for name in archive.namelist() if name.endswith("RECORD"))
+    assert codes(rewrite(wheel, {record: b"x" * 200_000 + b",,\n"})) == {"FARM_RECORD"}
+
+
+def test_an_archive_that_unpacks_to_more_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "UNPACKED_BYTES", 4 << 20)
+    wheel = rewrite(make_wheel(tmp_path), {"mamba_ssm/zeros": bytes(5 << 20)})
+    assert findings(wheel) == ["FARM_ARCHIVE: it unpacks to 5 MB, more than 4"]
 
 
 def test_absent(tmp_path: Path) -> None:

@@ -114,6 +114,21 @@ def test_a_truncated_wheel_stops_the_index_before_a_page_is_written(folder: Path
     assert not (folder / "simple").exists()
 
 
+@pytest.mark.parametrize(
+    "field, value", [(8, 1), (10, 99), (6, 255)]
+)  # encrypted; unknown compression; zip version 25.5
+def test_a_wheel_that_cannot_be_unpacked(folder: Path, field: int, value: int) -> None:
+    wheel = folder / CLASSIC
+    damaged = bytearray(wheel.read_bytes())
+    entry = damaged.find(b"PK\x01\x02")
+    while entry >= 0:
+        damaged[entry + field] = value
+        entry = damaged.find(b"PK\x01\x02", entry + 4)
+    wheel.write_bytes(damaged)
+    with pytest.raises(CheckError, match=r"cannot be indexed: `mamba_ssm-2\.4\.0"):
+        write_index(folder)
+
+
 def test_a_wheel_whose_metadata_says_another_version(folder: Path) -> None:
     make_wheel(folder, "mamba_ssm-2.4.0+cu13-py3-none-any.whl", "2.4.1", dist_info="mamba_ssm-2.4.0+cu13.dist-info")
     with pytest.raises(CheckError, match=r"says version 2\.4\.1 in its METADATA") as caught:

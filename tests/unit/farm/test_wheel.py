@@ -53,6 +53,12 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BuildError, match=r"cannot write the wheel: .*\nhint: "):
+        write_wheel(tmp_path / "file" / "x.whl", {}, "x-1.dist-info", EPOCH)
+
+
 def test_a_pure_wheel_of_the_checkout(tmp_path: Path) -> None:
     built = pack(ROOT, Build("local", "local", "local", "x86_64"), None, real_facts(), Settings(1), tmp_path)
     assert built.path.name == "mamba_ssm-2.4.0-py3-none-any.whl"
