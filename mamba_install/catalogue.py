@@ -464,6 +464,7 @@ ALIASES: Dict[str, str] = {
     "minor-library": "minor",
     "platform-macos": "platform",
     "slow": "fast-path",
+    "toolkit-minor": "toolkit",
     "named-wheel": "torch-symbol",
     "isolated-torch-guess": "isolated-torch",
     "isolated-toolkit": "isolated-torch",

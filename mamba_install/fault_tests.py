@@ -182,7 +182,12 @@ def named_torch_differs(environment: Environment, match: Match[str]) -> Optional
 
 
 def nvcc_is_here(environment: Environment, match: Match[str]) -> Optional[Words]:
-    return None if environment.nvcc is None else {}
+    return None if environment.nvcc is None else torch_may_have_cuda(environment, match)
+
+
+def torch_may_have_cuda(environment: Environment, match: Match[str]) -> Optional[Words]:
+    """For a torch without CUDA no compiler would help, and that is what the user must hear."""
+    return {} if environment.accelerator in (None, "cuda") else None
 
 
 def host_limit(environment: Environment, match: Match[str]) -> Optional[Words]:

@@ -20,7 +20,7 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "frontend",
         "FRONTEND_BUG",
-        r"No module named ['\"](?:pkg_resources|distutils|imp)['\"]|has no attribute ['\"](?:ImpImporter|install_layout|canonicalize_version)|canonicalize_version\(\) got an unexpected|invalid command ['\"]bdist_wheel|Multiple \.egg-info directories|error: invalid-pyproject|AssertionError: Egg-link",
+        r"No module named ['\"](?:pkg_resources|distutils|imp|packaging|wheel|setuptools)['\"]|has no attribute ['\"](?:ImpImporter|install_layout|canonicalize_version)|canonicalize_version\(\) got an unexpected|invalid command ['\"]bdist_wheel|Multiple \.egg-info directories|error: invalid-pyproject|AssertionError: Egg-link",
         ("{python} -m pip install --upgrade pip setuptools wheel packaging",),
     ),
     Fault(
@@ -76,7 +76,8 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "toolkit",
         "TOOLKIT_MISMATCH",
-        r"detected CUDA version \(?(?P<found>[\d.]+)?[^\n]*mismatch|CUDA version[^\n]*mismatch\w*[^\n]*(?:compile|torch)|(?:major|minor) version mismatch[^\n]*(?:CUDA|torch)|version that was used to compile PyTorch|nvcc[^\n]*(?:does not|doesn't|not) match[^\n]*torch|torch[^\n]*(?:does not|doesn't) match[^\n]*nvcc",
+        r"detected CUDA version[^\n]*mismatches|major version mismatch[^\n]*(?:CUDA|torch)|CUDA[^\n]*major version mismatch"
+        r"|nvcc[^\n]*(?:does not|doesn't|not) match[^\n]*torch|torch[^\n]*(?:does not|doesn't) match[^\n]*nvcc",
         ("nvcc --version", "export CUDA_HOME=/usr/local/cuda-{cuda}", TOOLKIT),
     ),
     Fault(
@@ -93,10 +94,11 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "cuda-home",
         "CUDA_HOME_UNSET",
-        r"CUDA_HOME (?:environment variable )?(?:is |was )?(?:not set|unset|None|undefined|empty)|set (?:it|CUDA_HOME) to (?:your|the) CUDA (?:install|toolkit)|Could not find CUDA_HOME|No CUDA_HOME",
+        r"CUDA_HOME (?:environment variable )?(?:is |was )?(?:not set|unset|None|undefined|empty)|set (?:it|CUDA_HOME) to (?:your|the) CUDA (?:install|toolkit)|Could not find CUDA_HOME|No CUDA_HOME|CUDA_HOME does not exist",
         ("export CUDA_HOME=/usr/local/cuda", TOOLKIT),
+        facts.torch_may_have_cuda,
     ),
-    Fault("nvcc", "NVCC_MISSING", facts.NO_NVCC, (PICK, TOOLKIT)),
+    Fault("nvcc", "NVCC_MISSING", facts.NO_NVCC, (PICK, TOOLKIT), facts.torch_may_have_cuda),
     Fault(
         "sdist",
         "SDIST_INCOMPLETE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Tuple
 
 from mamba_install import fault_tests as facts
-from mamba_install.fault import CUDA_TORCH, FRESH, NO_ISOLATION, PICK, Fault
+from mamba_install.fault import CUDA_TORCH, FRESH, NO_ISOLATION, PICK, TOOLKIT, Fault
 
 _SOFILE = r"(?:\.so|\.dll|\.dylib|\.pyd)"
 
@@ -216,6 +216,12 @@ GENERAL: Tuple[Fault, ...] = (
     Fault("local", "TORCH_LOCAL_BUILD", r"", (NO_ISOLATION,), facts.torch_is_local),
     Fault("prerelease", "TORCH_PRERELEASE_UNMATCHED", r"", (NO_ISOLATION,), facts.torch_is_prerelease),
     Fault("named-wheel", "TORCH_MINOR_MISMATCH", facts.WHEEL_NAMED, (PICK,), facts.named_torch_differs, True),
+    Fault(
+        "toolkit-minor",
+        "TOOLKIT_MISMATCH",
+        r"minor version mismatch|version that was used to compile PyTorch|CUDA version[^\n]*mismatch",
+        ("nvcc --version", "export CUDA_HOME=/usr/local/cuda-{cuda}", TOOLKIT),
+    ),
     Fault(
         "slow",
         "SLOW_PATH",

@@ -94,7 +94,7 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "shape",
         "SHAPE_CONSTRAINT",
-        r"multiples? of \d+|divisible by \d+|must be divisible|channel[- _]?last|only supports? (?:width|dim|dstate|state|d_?conv|headdim)|(?:width|dstate|state dimension|headdim|d_conv|nheads)[^\n]*(?:between|only|at most|not supported|<=|must)|stride\(?[^\n]*(?:==|expected|must|requires?)|size mismatch|shape[^\n]*(?:must|mismatch|expected|invalid)",
+        r"multiples? of \d+|divisible by \d+|must be divisible|channel[- _]?last|only supports? (?:width|dim|dstate|state|d_?conv|headdim)|(?:width|dstate|state dimension|headdim|d_conv|nheads)[^\n]*(?:between|only|at most|not supported|<=|must)|stride\(?[^\n]*(?:==|expected|must|requires?)|size mismatch|out of resource: shared memory|shape[^\n]*(?:must|mismatch|expected|invalid)",
         ("pad the dimension to a multiple of 8",),
     ),
     Fault(
@@ -121,7 +121,7 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "bad-kernel",
         "KNOWN_BAD_KERNEL",
-        r"mma[^\n]*layout conversion|mma16816|Unexpected mma|LLVM ERROR: [^\n]*(?:mma|not supported)|(?:wrong|incorrect|garbage|differ\w*|zeros|mismatch\w*|nan[^\n]{0,30}only)[^\n]{0,80}\b(?:on|with|between)\b[^\n]{0,30}\b(?:this GPU|sm_?\d+|[ABHLTV]\d{1,3}S?|GB\d{2,3}|RTX|Volta|Turing|Ampere|Ada|Hopper|Blackwell)\b",
+        r"IndexError: map::at|mma[^\n]*layout conversion|mma16816|Unexpected mma|LLVM ERROR: [^\n]*(?:mma|not supported)|(?:wrong|incorrect|garbage|differ\w*|zeros|mismatch\w*|nan[^\n]{0,30}only)[^\n]{0,80}\b(?:on|with|between)\b[^\n]{0,30}\b(?:this GPU|sm_?\d+|[ABHLTV]\d{1,3}S?|GB\d{2,3}|RTX|Volta|Turing|Ampere|Ada|Hopper|Blackwell)\b",
         ("python -m mamba_install verify --package {package}",),
     ),
     Fault(

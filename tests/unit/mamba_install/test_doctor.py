@@ -291,6 +291,22 @@ SPELLINGS: List[Any] = [
         'File "/tmp/pip-build-env-x1/overlay/lib/python3.10/site-packages/torch/utils/cpp_extension.py", line 1',
         {},
     ),
+    (
+        "TORCH_NO_CUDA",
+        "NameError: name 'bare_metal_version' is not defined",
+        {"torch": "2.9.1+cpu", "torch_cuda": None},
+    ),
+    (
+        "SDIST_INCOMPLETE",
+        (
+            "UserWarning: The detected CUDA version (12.6) has a minor version mismatch with the version that was used to compile PyTorch (12.4).\n"
+            "ninja: error: '/tmp/csrc/x.cpp', needed by 'x.o', missing and no known rule to make it"
+        ),
+        {},
+    ),
+    ("FRONTEND_BUG", "ModuleNotFoundError: No module named 'packaging'", {}),
+    ("KNOWN_BAD_KERNEL", "IndexError: map::at", {}),
+    ("SHAPE_CONSTRAINT", "OutOfResources: out of resource: shared memory, Required: 294912, Hardware limit: 49152", {}),
     ("SLOW_PATH", "training is very slow compared to the paper", {}),
     (
         "MSVC_UNSUPPORTED",
