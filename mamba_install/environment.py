@@ -61,6 +61,7 @@ class Environment:
     driver: Optional[str] = None
     nvcc: Optional[str] = None
     gcc: Optional[str] = None
+    python_headers: Optional[bool] = None
     container: Optional[str] = None
     conda: bool = False
     probed: bool = False
@@ -139,13 +140,14 @@ _PLAIN_KEYS = (
     "driver",
     "nvcc",
     "gcc",
+    "python_headers",
     "container",
     "conda",
     "probed",
 )
-_BOOLEANS = {"free_threaded", "torch_missing", "cxx11abi", "conda", "probed"}
+_BOOLEANS = {"python_headers", "free_threaded", "torch_missing", "cxx11abi", "conda", "probed"}
 # never None in an Environment
-_DEFAULT_FALSE = _BOOLEANS - {"cxx11abi"}
+_DEFAULT_FALSE = _BOOLEANS - {"cxx11abi", "python_headers"}
 
 
 def read_facts(path: Path) -> Environment:

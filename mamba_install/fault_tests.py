@@ -243,7 +243,8 @@ def torch_is_rocm(environment: Environment, match: Match[str]) -> Optional[Words
 
 
 def torch_without_cuda(environment: Environment, match: Match[str]) -> Optional[Words]:
-    return {} if environment.accelerator == "cpu" else None
+    # where there is no GPU, a torch without CUDA is no fault
+    return {} if environment.accelerator == "cpu" and environment.has_gpu is not False else None
 
 
 def torch_not_told(environment: Environment, match: Match[str]) -> Optional[Words]:

@@ -17,6 +17,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from mamba_install.environment import MACHINES, Environment, Gpu, Target
 from mamba_install.errors import UsageError
+from mamba_install.toolchains import describe_host, find_host_compiler, find_nvcc
 
 INTERPRETER_TIMEOUT = 20.0
 DRIVER_TIMEOUT = 3.0
@@ -38,6 +39,7 @@ print(json.dumps({
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "system": sys.platform, "machine": machine, "bits": 64 if sys.maxsize > 2 ** 32 else 32, "glibc": libc(),
     "purelib": paths["purelib"], "platlib": paths["platlib"], "stdlib": paths["stdlib"],
+    "include": paths["include"],
     "virtual": sys.prefix != getattr(sys, "base_prefix", sys.prefix), "prefix": sys.prefix,
     "path": [p for p in sys.path if p]}))
 """
@@ -59,6 +61,8 @@ def probe(python: str) -> Environment:
     torch = read_torch(sites, sources)
     gpus, driver = read_gpus(sources)
     machine = child["machine"].lower()
+    installed = list_installed(sites)
+    sources["python_headers"] = child["include"]
     return Environment(
         python=child["version"],
         free_threaded=child["free_threaded"],
@@ -68,6 +72,9 @@ def probe(python: str) -> Environment:
         musl=musl,
         gpus=gpus,
         driver=driver,
+        nvcc=find_nvcc(child["prefix"], sites, installed, sources),
+        gcc=find_host_compiler(sources),
+        python_headers=Path(child["include"], "Python.h").is_file(),
         container=find_container(),
         conda=Path(child["prefix"], "conda-meta").is_dir(),
         probed=True,
@@ -79,7 +86,7 @@ def probe(python: str) -> Environment:
             site_packages=sites,
             externally_managed=_externally_managed(child),
             virtual=child["virtual"],
-            installed=list_installed(sites),
+            installed=installed,
         ),
         sources=sources,
         **torch,
@@ -117,8 +124,7 @@ def _describe_platform(system: str, child: Mapping[str, Any]) -> str:
         details.append(child["implementation"])
     if child["bits"] == 32:
         details.append("32 bit")
-    if Path("/proc/sys/fs/binfmt_misc/WSLInterop").exists():
-        details.append("WSL2")
+    details += describe_host()
     return f"{system} ({', '.join(details)})" if details else system
 
 
