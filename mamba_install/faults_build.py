@@ -20,7 +20,7 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "frontend",
         "FRONTEND_BUG",
-        r"No module named ['\"](?:pkg_resources|distutils|imp|packaging|wheel|setuptools)['\"]|has no attribute ['\"](?:ImpImporter|install_layout|canonicalize_version)|canonicalize_version\(\) got an unexpected|invalid command ['\"]bdist_wheel|Multiple \.egg-info directories|error: invalid-pyproject|AssertionError: Egg-link",
+        r"No module named ['\"](?:pkg_resources|distutils|imp|packaging|wheel|setuptools)['\"]|has no attribute ['\"](?:ImpImporter|canonicalize_version)|\binstall_layout\b|canonicalize_version\(\) got an unexpected|invalid command ['\"]bdist_wheel|Multiple \.egg-info directories|error: invalid-pyproject|AssertionError: Egg-link",
         ("{python} -m pip install --upgrade pip setuptools wheel packaging",),
     ),
     Fault(
@@ -38,7 +38,7 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "oom",
         "BUILD_OOM",
-        r"Killed signal terminated program|(?:cc1plus|cicc|ptxas|cudafe\+\+|nvcc|c\+\+|g\+\+|clang)\b[^\n]*(?:\bKilled\b|signal 9|status (?:137|9)\b)|^\s*Killed\s*$|Killed\s+\S*(?:nvcc|cicc|ptxas|cc1plus)|virtual memory exhausted|(?:^|\s)out of memory allocating \d+|LLVM ERROR: out of memory|(?:Cannot|can't) allocate memory|exit(?:ed with)?\s*(?:code|status):?\s*-?(?:137|9)\b|\bOOM(?:[- ]?kill\w*| error while compil\w*)|oom-kill|\b(?:build|compil\w+|process|job)s?\b[^\n]{0,40}\bkilled\b|ran out of (?:memory|RAM)",
+        r"Killed signal terminated program|(?:cc1plus|cicc|ptxas|cudafe\+\+|nvcc|c\+\+|g\+\+|clang)\b[^\n]*(?:\bKilled\b|signal 9|status (?:137|9)\b)|^\s*Killed\s*$|Killed\s+\S*(?:nvcc|cicc|ptxas|cc1plus)|virtual memory exhausted|(?:^|\s)out of memory allocating \d+|LLVM ERROR: out of memory|(?:Cannot|can't) allocate memory|exit(?:ed with)?\s*(?:code|status):?\s*-?(?:137|9)\b|\bOOM(?:[- ]?kill\w*| error while compil\w*)|oom-kill|\b(?:build|compil\w+|process|job)s?\b[^\n]{0,40}\bkilled\b|SIGKILL|r[ua]n\w* out of (?:host )?(?:memory|RAM)|(?:memory|RAM)[^\n]{0,20}\b(?:full|exhausted)\b",
         ("MAX_JOBS=1 NVCC_THREADS=1 " + NO_ISOLATION,),
     ),
     Fault(
@@ -56,7 +56,7 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "cuda-headers",
         "CUDA_HEADERS_MISSING",
-        r"(?:fatal error|error|Cannot open (?:include|source) file)[^\n]*?(?P<header>(?:cuda|cu(?:blas|sparse|solver|rand|dnn|fft|pti)|nv|crt/|thrust/|cub/|driver_types|device_launch|vector_types)[\w/]*\.(?:h|hpp|cuh)|cuda/std/\w+)(?:['\"]? file not found|['\"]?:? ?No such file|['\"]?\s*$)|cannot find -l(?:cudart|cuda|cublas|nvrtc)\w*",
+        r"(?:fatal error|error|Cannot open (?:include|source) file)[^\n]*?(?P<header>(?:cuda|cu(?:blas|sparse|solver|rand|dnn|fft|pti)|nv|crt/|thrust/|cub/|driver_types|device_launch|vector_types)[\w/]*\.(?:h|hpp|cuh)|(?:cuda/std|nv)/\w+)(?:['\"]? file not found|['\"]?:? ?No such file|['\"]?\s*$)|cannot find -l(?:cudart|cuda|cublas|nvrtc)\w*",
         (TOOLKIT, "conda install -c nvidia cuda-cudart-dev", "sudo apt-get install cuda-toolkit"),
     ),
     Fault(
@@ -115,7 +115,7 @@ BUILD: Tuple[Fault, ...] = (
     Fault(
         "build-lock",
         "STALE_BUILD_LOCK",
-        r"torch_extensions\S*/lock\b|FileBaton|(?:stale|left-?over|waiting (?:for|on)|acquir\w+|hang\w*|stuck)[^\n]*\block\b|\block\b[^\n]*(?:stale|left-?over|exists|hang\w*|stuck)|blocked on lock|torchrun[^\n]*compil",
+        r"torch_extensions\S*/lock\b|FileBaton|(?:stale|left-?over|waiting (?:for|on)|acquir\w+|hang\w*|stuck)[^\n]*\block\b|\block\b[^\n]*(?:stale|left-?over|exists|hang\w*|stuck)|blocked on lock|torch_extensions[^\n]*(?:hang|stuck|forever|waiting)|(?:hang|stuck|forever|waiting)\w*[^\n]*torch_extensions|torchrun[^\n]*compil",
         ('find "${{TORCH_EXTENSIONS_DIR:-$HOME/.cache/torch_extensions}}" -name lock -delete',),
     ),
     Fault(

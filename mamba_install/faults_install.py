@@ -192,8 +192,17 @@ GENERAL: Tuple[Fault, ...] = (
     Fault(
         "replaces-torch",
         "WOULD_REPLACE_TORCH",
-        r"(?:Attempting uninstall|Uninstalling|Found existing installation)[: ]+torch\b|(?:Would install|Installing collected packages|Successfully installed)[^\n]*\btorch(?:-\d|,|\s)|- torch==[^\n]*\n[^\n]*\+ torch==|(?:up|down)graded? torch|replace[sd]? (?:the |my )?(?:installed )?torch|torch (?:was|is|got) (?:replaced|upgraded|downgraded|reinstalled|uninstalled)|uninstall\w* (?:my |the )?torch\b|torch[^\n]{0,40}(?:gets|was|is|being) (?:re|over)\w+|Collecting torch(?:[=<>~!]|\s|$)",
+        r"(?:Attempting uninstall|Uninstalling|Found existing installation)[: ]+torch\b|(?:Would install|Installing collected packages|Successfully installed)[^\n]*\btorch(?:-\d|,|\s)|- torch==[^\n]*\n[^\n]*\+ torch==|(?:up|down)graded? torch|replace[sd]? (?:the |my )?(?:installed )?torch|torch (?:was|is|got) (?:replaced|upgraded|downgraded|reinstalled|uninstalled)|(?:remov|uninstall|replac|downgrad|upgrad|overwr)\w*[^\n]{0,60}\btorch\b|\btorch\b[^\n]{0,60}\b(?:remov|uninstall|replac|downgrad|overwr)\w*|Collecting torch(?:[=<>~!]|\s|$)",
         ("{python} -m pip install --no-deps {package}", PICK),
+    ),
+    Fault(
+        "fact-source",
+        "WRONG_FACT_SOURCE",
+        r"(?:cuda|version)[^\n]{0,40}\b(?:from|of|by|via|parsed?|reads?|grep\w*|uses?|using)\b[^\n]{0,20}(?<![/\w])(?:nvidia-smi|nvcc)\b|nvidia-smi[^\n]*(?:cuda|version)[^\n]*(?:wheel|tag|select|pick|choose|url|cu1)|(?:cxx11)?abi(?:TRUE|FALSE)?[^\n]{0,20}(?:fixed|hard-?coded|always)|(?:always|hard-?coded|fixed)[^\n]{0,20}abi\s?(?:TRUE|FALSE)",
+        (
+            '{python} -c "import torch; print(torch.__version__, torch.version.cuda, torch._C._GLIBCXX_USE_CXX11_ABI)"',
+            PICK,
+        ),
     ),
     Fault("no-cuda", "TORCH_NO_CUDA", r"", (CUDA_TORCH,), facts.torch_without_cuda),
     Fault(

@@ -33,26 +33,18 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "driver-ptx",
         "DRIVER_TOO_OLD",
-        r"PTX was compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion|driver version is insufficient|cudaErrorInsufficientDriver|driver on your system is too old|forward compatibility was attempted",
+        r"PTX was compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion|driver version is insufficient|cudaErrorInsufficientDriver|driver on your system is too old",
         ("nvidia-smi",),
     ),
     Fault(
         "driver-probe",
         "DRIVER_PROBE",
-        r"(?P<driver>\b\d{3}\.\d{2,3}(?:\.\d{2})?)\S*[^\n]*not part of a valid version|Found no NVIDIA driver|NVIDIA-SMI has failed|(?:Failed to|couldn't|could not) (?:initialize NVML|communicate with the NVIDIA driver)|Driver/library version mismatch|nvidia-smi: (?:command )?not found|(?:parse|read|detect|query)\w*[^\n]*(?:driver version|nvidia-smi)|could not select device driver|unknown or invalid runtime name: nvidia|libcuda\.so(?:\.1)?: cannot open|No CUDA GPUs are available|CUDA driver initialization failed|cudaErrorNoDevice",
+        r"(?P<driver>\b\d{3}\.\d{2,3}(?:\.\d{2})?)\S*[^\n]*not part of a valid version|Found no NVIDIA driver|NVIDIA-SMI has failed|(?:Failed to|couldn't|could not) (?:initialize NVML|communicate with the NVIDIA driver)|Driver/library version mismatch|nvidia-smi: (?:command )?not found|(?:parse|read|detect|query)\w*[^\n]*(?:driver version|nvidia-smi)|could not select device driver|unknown or invalid runtime name: nvidia|libcuda\.so(?:\.1)?: cannot open|No CUDA GPUs are available|CUDA driver initialization failed|cudaErrorNoDevice|forward compatibility was attempted|cuda\.is_available\(\)[^\n]{0,20}False",
         (
             "nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1",
             "docker run --rm --gpus all IMAGE nvidia-smi",
         ),
-    ),
-    Fault(
-        "fact-source",
-        "WRONG_FACT_SOURCE",
-        r"(?:cuda|version)[^\n]{0,60}(?:from|of|by|via|parsed?|reads?|grep|uses?|using|in)[^\n]{0,30}(?:nvidia-smi|nvcc)|nvidia-smi[^\n]*(?:cuda|version)[^\n]*(?:wheel|tag|select|pick|choose|url|cu1)|(?:cxx11)?abi(?:TRUE|FALSE)?[^\n]{0,20}(?:fixed|hard-?coded|always)|(?:always|hard-?coded|fixed)[^\n]{0,20}abi\s?(?:TRUE|FALSE)",
-        (
-            '{python} -c "import torch; print(torch.__version__, torch.version.cuda, torch._C._GLIBCXX_USE_CXX11_ABI)"',
-            PICK,
-        ),
+        facts.torch_may_have_cuda,
     ),
     Fault(
         "cpu-tensor",
@@ -63,7 +55,7 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "compile",
         "DYNAMO_BREAK",
-        r"\bdynamo\b|torch\._?dynamo|torchdynamo|graph break|BackendCompilerFailed|FakeTensor|Unsupported: (?:call|Attempted|Graph)|fullgraph=True|(?:no|missing|without)[^\n]*(?:meta|fake|abstract) (?:kernel|impl\w*)|torch\.compile[^\n]*(?:fail|error|break|cannot|unsupported|crash)",
+        r"\bdynamo\b|torch\._?dynamo|torchdynamo|graph break|marked as skipped|BackendCompilerFailed|FakeTensor|Unsupported: (?:call|Attempted|Graph)|fullgraph=True|(?:no|missing|without)[^\n]*(?:meta|fake|abstract) (?:kernel|impl\w*)|torch\.compile[^\n]*(?:fail|error|break|cannot|unsupported|crash|raise)",
         ("torch.compiler.disable(FUNCTION)",),
     ),
     Fault(
@@ -94,7 +86,7 @@ RUN: Tuple[Fault, ...] = (
     Fault(
         "shape",
         "SHAPE_CONSTRAINT",
-        r"multiples? of \d+|divisible by \d+|must be divisible|channel[- _]?last|only supports? (?:width|dim|dstate|state|d_?conv|headdim)|(?:width|dstate|state dimension|headdim|d_conv|nheads)[^\n]*(?:between|only|at most|not supported|<=|must)|stride\(?[^\n]*(?:==|expected|must|requires?)|size mismatch|out of resource: shared memory|shape[^\n]*(?:must|mismatch|expected|invalid)",
+        r"multiples? of \d+|divisible by \d+|must be divisible|channel[- _]?last|only supports? (?:width|dim|dstate|state|d_?conv|headdim)|(?:width|dstate|state dimension|headdim|d_conv|nheads)[^\n]*(?:between|only|at most|not supported|<=|must)|stride\(?[^\n]*(?:==|expected|must|requires?)|size mismatch|Expected \w+\.(?:size|stride|dim|shape|is_contiguous)\b|out of resource: shared memory|shape[^\n]*(?:must|mismatch|expected|invalid)",
         ("pad the dimension to a multiple of 8",),
     ),
     Fault(
