@@ -220,6 +220,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(text)
         return 0
     target = Path(arguments.output)
+    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(target)
