@@ -6,7 +6,6 @@ The wheels for aarch64 are a tenth of the others and hold the same headers where
 from __future__ import annotations
 
 import importlib.util
-import re
 import shutil
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from typing import Optional, Tuple
 from farm.errors import BuildError, NetworkError
 from farm.facts import pair
 from farm.process import run
+from mamba_install.probes import parse_torch_version_file, read_abi
+from mamba_install.torch_versions import TorchVersion
 
 # (machine of the wheel, pip's platforms), the small ones first
 _PLATFORMS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
@@ -26,9 +27,6 @@ _PLATFORMS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("x86_64", ("manylinux1_x86_64", "manylinux2014_x86_64", "manylinux_2_28_x86_64")),
 )
 _PYTHONS = ("3.11", "3.10")  # one of them is served by every release
-# both kinds of constructor of c10::Error(SourceLocation, std::string): which one is exported differs between releases
-_NEW_ABI = tuple(f"_ZN3c105ErrorC{kind}ENS_14SourceLocationENSt7__cxx1112basic_string".encode() for kind in (1, 2))
-_OLD_ABI = tuple(f"_ZN3c105ErrorC{kind}ENS_14SourceLocationESs".encode() for kind in (1, 2))
 
 
 @dataclass(frozen=True)
@@ -142,27 +140,14 @@ def find_installed_torch() -> Optional[InstalledTorch]:
 
 
 def read_installed_torch(folder: Path) -> Optional[InstalledTorch]:
+    """None for a folder without headers, or one whose version.py names no version. The facts are read as the installer does."""
     try:
         text = (folder / "version.py").read_text(encoding="utf-8")
     except OSError:
         return None
-    match = re.search(r"^__version__\s*=\s*'([^']+)'", text, re.MULTILINE)
+    torch = TorchVersion.parse(parse_torch_version_file(text)["torch"] or "")
     include = folder / "include"
-    if match is None or not (include / "torch").is_dir():
+    if torch is None or not (include / "torch").is_dir():
         return None
-    version = match[1]
-    parts = re.match(r"(\d+\.\d+)", version)
-    if parts is None:
-        return None
-    release = re.fullmatch(r"\d+\.\d+\.\d+(\+(cpu|cu\d+)(\.cxx11\.abi)?)?", version) is not None
-    return InstalledTorch(version, parts[1], release, read_abi(folder / "lib" / "libc10.so"), str(include))
-
-
-def read_abi(library: Path) -> Optional[bool]:
-    """Whether libc10.so speaks the new C++11 ABI, by the mangled names of a constructor; None where it does not say."""
-    try:
-        data = library.read_bytes()
-    except OSError:
-        return None
-    new, old = (any(name in data for name in names) for names in (_NEW_ABI, _OLD_ABI))
-    return new if new != old else None
+    abi = read_abi(folder / "lib" / "libc10.so")
+    return InstalledTorch(torch.text, torch.minor, torch.build == "release", abi, str(include))

@@ -20,7 +20,13 @@ FORBIDDEN = {
     "scripts": {"tests"},
 }
 # what the farm may take from the installer: the vocabulary of wheel names, and environment facts
-FARM_MAY_IMPORT = {"mamba_install.wheel_names", "mamba_install.environment", "mamba_install.rules"}
+FARM_MAY_IMPORT = {
+    "mamba_install.wheel_names",
+    "mamba_install.environment",
+    "mamba_install.probes",
+    "mamba_install.rules",
+    "mamba_install.torch_versions",
+}
 TORCH_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"](torch|ATen|c10)/', re.MULTILINE)
 
 

@@ -10,7 +10,7 @@ import pytest
 from farm import local
 from farm.archs import Arch, parse_archs, spell
 from farm.errors import BuildError, NetworkError, UsageError
-from farm.headers import Headers, InstalledTorch, cached_headers, read_abi, read_installed_torch
+from farm.headers import Headers, InstalledTorch, cached_headers, read_installed_torch
 from farm.local import World, binding_for, choose_archs, choose_bindings
 from farm.settings import Settings
 from tests.unit.farm.samples import CUDA_13, ROOT, real_facts, real_matrix
@@ -130,8 +130,30 @@ def test_an_installed_torch_is_read_from_its_files(tmp_path: Path) -> None:
     assert torch is not None
     assert (torch.version, torch.minor, torch.is_release, torch.cxx11abi) == ("2.6.0+cu126", "2.6", True, True)
     (tmp_path / "lib" / "libc10.so").write_bytes(b"\0_ZN3c105ErrorC1ENS_14SourceLocationESs\0")
-    assert read_abi(tmp_path / "lib" / "libc10.so") is False
-    assert read_abi(tmp_path / "absent") is None
+    torch = read_installed_torch(tmp_path)
+    assert torch is not None and torch.cxx11abi is False
+    (tmp_path / "lib" / "libc10.so").unlink()
+    torch = read_installed_torch(tmp_path)
+    assert torch is not None and torch.cxx11abi is None
+
+
+@pytest.mark.parametrize(
+    "version, release",
+    [
+        ("2.0.1+cu117.with.pypi.cudnn", True),
+        ("2.4.0+rocm6.1", True),
+        ("2.6.0+xpu", True),
+        ("2.6.0a0+gitabc", False),
+        ("2.5.0a0+e000cf0ad9.nv24.10", False),
+        ("2.6.0+mine", False),
+    ],
+)
+def test_farm_and_installer_agree_on_what_is_a_release(version: str, release: bool, tmp_path: Path) -> None:
+    (tmp_path / "include" / "torch").mkdir(parents=True)
+    (tmp_path / "version.py").write_text(f"__version__ = '{version}'\n")
+    torch = read_installed_torch(tmp_path)
+    assert torch is not None
+    assert (torch.version, torch.is_release) == (version, release)
 
 
 def test_half_unpacked_headers_are_no_headers(world: World) -> None:
