@@ -39,7 +39,7 @@ exit codes: 0 done; 2 usage; 3 nothing fits; 4 only a build from source would he
 
 
 # of a longer log the end is read, where a failed build says why
-LOG_BYTES = 4 << 20
+LOG_BYTES = 1 << 20
 
 
 class Console:

@@ -19,7 +19,15 @@ from mamba_install.report import describe_environment
 from mamba_install.rules import known_abi, numbers
 from mamba_install.world import torch_flavour
 
-LONGEST_LINE = 2000
+# a compiler's command line may be many thousand characters long; what it says stands at its ends
+LINE_HEAD, LINE_TAIL = 600, 300
+# commands that are only repeated and progress that is only told: most of a long log, and none of its faults
+_CHATTER = re.compile(
+    r"\s*(?:\[\d+/\d+\]|ptxas info|\S*(?:nvcc|gcc|g\+\+|c\+\+|cc)\S* -|copying |creating |adding |writing |Downloading )"
+)
+_COMPLAINT = re.compile(
+    r"error|fatal|killed|died|signal|not found|no such|unsupported|undefined|cannot|failed|timed out", re.IGNORECASE
+)
 SHOWN_LINE = 240
 # codes that another wheel may cure keep their code beside the wheel; these may also end in a build
 _BUILDABLE = ("NGC_CONTAINER", "TORCH_ROCM", "TORCH_LOCAL_BUILD", "TORCH_PRERELEASE_UNMATCHED", "NO_WHEEL_FOR_TORCH")
@@ -78,9 +86,14 @@ def examine(environment: Environment, text: str) -> Tuple[Finding, ...]:
 
 
 def clean(text: str) -> str:
-    """Without colours, carriage returns and endless lines; lines that a terminal broke are left as they are."""
+    """Without colours, carriage returns, endless lines and lines that were said before."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
-    return "\n".join(line[:LONGEST_LINE] for line in text.splitlines())
+    lines = (
+        line if len(line) <= LINE_HEAD + LINE_TAIL else f"{line[:LINE_HEAD]} ... {line[-LINE_TAIL:]}"
+        for line in text.splitlines()
+        if not _CHATTER.match(line) or _COMPLAINT.search(line)
+    )
+    return "\n".join(dict.fromkeys(lines)).strip("\n")
 
 
 def _line_of(text: str, match: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mamba_install import catalogue, symbols
-from mamba_install.doctor import conclude, conclusion_lines, examine
+from mamba_install.doctor import clean, conclude, conclusion_lines, examine
 from mamba_install.environment import Environment, Gpu
 from mamba_install.faults import FAULTS
 from mamba_install.records import Candidate, Decision, Policy
@@ -478,3 +478,14 @@ def test_what_a_symbol_says(symbol: str, name: str, built: Optional[str], abi: O
     assert symbols.readable(symbol) == name
     assert (hint.built_with if hint else None) == built
     assert symbols.needed_abi(symbol) is abi
+
+
+def test_a_long_log_is_shortened_before_it_is_read() -> None:
+    line = "a word " * 2000 + "end of the line"
+    text = clean(f"\x1b[31m{line}\x1b[0m\r\n" * 1000)
+    assert len(text) < 1000
+    assert text.endswith("end of the line")
+    chatter = "[1/9] /usr/local/cuda/bin/nvcc -c a.cu -o a.o\ncopying a -> b\n"
+    assert clean(chatter) == ""
+    assert clean(chatter + "nvcc fatal   : x") == "nvcc fatal   : x"
+    assert "died" in clean("[2/9] nvcc -c a.cu: 'cicc' died due to signal 9")
