@@ -128,7 +128,7 @@ def measure_python(folder: Path) -> list[str]:
 
 
 def measure_speed(folder: Path) -> dict[str, Any]:
-    only = [word for build in builds_for_this_machine(False) for word in ("--only", build)]
+    only = [word for build in builds_for_this_machine(None) for word in ("--only", build)]
     subprocess.run([sys.executable, "-m", "farm", "build", *only, "--output", str(folder)], cwd=ROOT, check=True)
     environment = {**os.environ, "MAMBA_SSM_NATIVE_DIR": str(unpack_native(folder, folder / "native"))}
     command = [sys.executable, "-m", "scripts.bench_scan"]
