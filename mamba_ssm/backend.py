@@ -16,6 +16,7 @@ from mamba_ssm._native import Native, native
 
 BACKEND_VARIABLE = "MAMBA_SSM_BACKEND"
 BACKENDS: tuple[str, ...] = ("reference", "cpu", "cuda")
+_UNSET = f"unset {BACKEND_VARIABLE}"  # by its name, since a hint may speak of another variable before
 
 _warned: set[str] = set()
 
@@ -88,11 +89,11 @@ def choose_backend(op: str, device: torch.device, unsupported: str | None = None
         return "reference"
     if not _kernels_serve(forced):
         reason, hint = why_no_kernels(native(), forced)
-        raise _cannot(forced, op, reason, f"{hint}, or unset the variable" if hint else "unset the variable")
+        raise _cannot(forced, op, reason, f"{hint}, or {_UNSET}" if hint else _UNSET)
     if device.type != forced:
-        raise _cannot(forced, op, f"the tensors are on `{device}`", f"move them to {forced}, or unset the variable")
+        raise _cannot(forced, op, f"the tensors are on `{device}`", f"move them to {forced}, or {_UNSET}")
     if unsupported is not None:
-        raise _cannot(forced, op, f"its kernels do not serve {unsupported}", "unset the variable to use the reference")
+        raise _cannot(forced, op, f"its kernels do not serve {unsupported}", f"{_UNSET} to use the reference")
     return forced
 
 

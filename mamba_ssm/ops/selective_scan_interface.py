@@ -216,7 +216,7 @@ def _check(
             groups.append(1)
         shapes = [(dim, state), (batch, state, steps), (batch, groups[-1] if groups else 1, state, steps)]
         check_shape(op, name, value, *shapes)
-    if len(set(groups)) > 1:
+    if len(groups) == 2 and groups[0] != groups[1]:
         raise ValueError(f"{op}: `B` and `C` must have the same number of groups, got {groups[0]} and {groups[1]}")
     check_device(op, "u", u, delta=delta, A=A, B=B, C=C, D=D, z=z, delta_bias=delta_bias)
 
