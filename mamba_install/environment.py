@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Mapping, Optional, Tuple, Union
 
@@ -70,12 +71,7 @@ class Environment:
 
     @property
     def torch_version(self) -> Optional[TorchVersion]:
-        version = TorchVersion.parse(self.torch) if self.torch else None
-        vendor = re.match(r"NGC (\d{2}\.\d{2})", self.container or "")
-        if version is not None and vendor and version.build in ("local", "prerelease"):
-            # before 24.x a container's torch did not carry the vendor's mark in its version
-            return replace(version, build="vendor", vendor_release=vendor[1])
-        return version
+        return _torch_version(self.torch, self.container or "")
 
     @property
     def system(self) -> Optional[str]:
@@ -122,6 +118,16 @@ class Environment:
             facts["executable"] = self.target.executable
         facts["sources"] = dict(self.sources)
         return facts
+
+
+@lru_cache(maxsize=64)
+def _torch_version(text: Optional[str], container: str) -> Optional[TorchVersion]:
+    version = TorchVersion.parse(text) if text else None
+    vendor = re.match(r"NGC (\d{2}\.\d{2})", container)
+    if version is not None and vendor and version.build in ("local", "prerelease"):
+        # before 24.x a container's torch did not carry the vendor's mark in its version
+        return replace(version, build="vendor", vendor_release=vendor[1])
+    return version
 
 
 _PLAIN_KEYS = (

@@ -5,11 +5,11 @@ Read from the public build files at their tags; our own wheels carry all of this
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Optional, Tuple
 
-from packaging.version import Version
-
 from mamba_install.records import Candidate
+from mamba_install.wheel_names import parse_version
 from mamba_install.world import OWN_VERSIONS
 
 # (distribution, first version, device code, then what a toolkit from a version on adds); SASS only, never PTX
@@ -84,7 +84,7 @@ PROJECTS = {
 def is_public(candidate: Candidate) -> bool:
     """Whether a wheel is of a public package and not of this project."""
     own = OWN_VERSIONS.get(candidate.name.canonical_name)
-    return candidate.name.canonical_name in PROJECTS and not (own and candidate.name.sort_version >= Version(own))
+    return candidate.name.canonical_name in PROJECTS and not (own and candidate.name.sort_version >= parse_version(own))
 
 
 def public_archs(candidate: Candidate) -> Optional[Tuple[str, ...]]:
@@ -92,13 +92,19 @@ def public_archs(candidate: Candidate) -> Optional[Tuple[str, ...]]:
     label = candidate.name.label
     if not is_public(candidate) or label is None or not label.accelerator.startswith("cu"):
         return None
-    digits = label.accelerator[2:]
-    toolkit = f"{digits[:2]}.{digits[2:]}" if len(digits) > 2 else _TOOLKIT_OF_MAJOR.get(label.accelerator)
+    return _archs(candidate.name.canonical_name, candidate.name.version, label.accelerator)
+
+
+@lru_cache(maxsize=1024)
+def _archs(canonical_name: str, version: str, accelerator: str) -> Optional[Tuple[str, ...]]:
+    digits = accelerator[2:]
+    toolkit = f"{digits[:2]}.{digits[2:]}" if len(digits) > 2 else _TOOLKIT_OF_MAJOR.get(accelerator)
     if toolkit is None:
         return None
     for distribution, first, rows in ARCHS:
-        if candidate.name.canonical_name == distribution and candidate.name.sort_version >= Version(first):
-            found = [archs for low, high, archs in rows if Version(low) <= Version(toolkit) <= Version(high)]
+        if canonical_name == distribution and parse_version(version) >= parse_version(first):
+            built = parse_version(toolkit)
+            found = [archs for low, high, archs in rows if parse_version(low) <= built <= parse_version(high)]
             return tuple(" ".join(found).split())
     return None
 
@@ -113,7 +119,7 @@ def has_false_label(candidate: Candidate) -> bool:
         label.torch == "2.6"
         and label.cxx11abi is False
         and label.accelerator.startswith("cu12")
-        and name.sort_version >= Version(first)
+        and name.sort_version >= parse_version(first)
     )
 
 
@@ -126,13 +132,13 @@ def partner(candidate: Candidate) -> Optional[str]:
     """The range of causal_conv1d that a public mamba_ssm can call."""
     if candidate.name.canonical_name != "mamba-ssm" or not is_public(candidate):
         return None
-    return next(range_ for first, range_ in PARTNERS if candidate.name.sort_version >= Version(first))
+    return next(range_ for first, range_ in PARTNERS if candidate.name.sort_version >= parse_version(first))
 
 
 def needs_python_310(candidate: Candidate) -> bool:
     """causal_conv1d 1.5.1 to 1.5.4 write annotations that Python 3.9 cannot read, and were published for it."""
     name = candidate.name
-    return name.canonical_name == "causal-conv1d" and Version("1.5.1") <= name.sort_version < Version("1.6")
+    return name.canonical_name == "causal-conv1d" and parse_version("1.5.1") <= name.sort_version < parse_version("1.6")
 
 
 def asset_url(candidate: Candidate) -> Optional[str]:

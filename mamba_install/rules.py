@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -16,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 from mamba_install import public_wheels
 from mamba_install.environment import MACHINES, Environment
 from mamba_install.records import Candidate, Policy, Reason
+from mamba_install.wheel_names import parse_version
 from mamba_install.world import (
     DRIVER_FLOORS,
     MANYLINUX_ALIASES,
@@ -59,6 +61,7 @@ class PlatformTag(NamedTuple):
     machine: Optional[str]
 
 
+@lru_cache(maxsize=1024)
 def parse_platform_tag(tag: str) -> PlatformTag:
     """Read a platform tag. https://packaging.python.org/en/latest/specifications/platform-compatibility-tags/"""
     if tag == "any":
@@ -92,13 +95,14 @@ def glibc_floor(candidate: Candidate, tag: PlatformTag) -> Tuple[int, int]:
     """What the tag says, or what is known of public wheels whose plain name says nothing."""
     name = candidate.name
     own = OWN_VERSIONS.get(name.canonical_name)
-    if tag.floor == (0, 0) and not (own and name.sort_version >= Version(own)):
+    if tag.floor == (0, 0) and not (own and name.sort_version >= parse_version(own)):
         for distribution, first, glibc in PLAIN_LINUX_GLIBC:
-            if name.canonical_name == distribution and name.sort_version >= Version(first):
+            if name.canonical_name == distribution and name.sort_version >= parse_version(first):
                 return numbers(glibc)
     return tag.floor
 
 
+@lru_cache(maxsize=1024)
 def numbers(text: str) -> Tuple[int, int]:
     """The first two numbers of a version, however it goes on: `580.x` -> (580, 0)."""
     found = [int(digits) for digits in re.findall(r"\d{1,6}", text)[:2]] + [0, 0]

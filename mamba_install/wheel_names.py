@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Optional
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -19,6 +20,17 @@ _CLASSIC = re.compile(
 # the parser of `packaging` lets any character into build and platform tags; a name becomes a path, so these may not
 _FILENAME = re.compile(r"[A-Za-z0-9_.+!-]{1,250}")
 _UNIVERSAL = re.compile(r"cpu|cu\d{2}", re.IGNORECASE)
+
+
+# an index repeats a few distributions and versions a thousand times
+@lru_cache(maxsize=4096)
+def parse_version(text: str) -> Version:
+    return Version(text)
+
+
+@lru_cache(maxsize=4096)
+def _canonical(distribution: str) -> str:
+    return str(canonicalize_name(distribution))
 
 
 class WheelNameError(ValueError):
@@ -118,9 +130,9 @@ class WheelName:
 
     @property
     def canonical_name(self) -> str:
-        return str(canonicalize_name(self.distribution))
+        return _canonical(self.distribution)
 
     @property
     def sort_version(self) -> Version:
         """The public version, for ordering; the local part sorts wrongly as text (torch2.10 below torch2.6)."""
-        return Version(self.version)
+        return parse_version(self.version)
