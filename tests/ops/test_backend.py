@@ -96,7 +96,8 @@ def test_forced(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_backend("op", CPU)
     pretend(monkeypatch, native("without"), "cuda")
     with pytest.raises(
-        BackendError, match=r"no CUDA device: libcuda\.so\.1 cannot be opened\nhint: install the driver, or unset MAMBA_SSM_BACKEND"
+        BackendError,
+        match=r"no CUDA device: libcuda\.so\.1 cannot be opened\nhint: install the driver, or unset MAMBA_SSM_BACKEND",
     ):
         choose_backend("op", CUDA)
     pretend(monkeypatch, NOTHING, "cpu")
