@@ -150,10 +150,11 @@ def test_wrong_arguments() -> None:
         model.step(torch.zeros(2, 2, 24), *model.allocate_inference_cache(2, 1))
 
 
-def test_a_traced_block(device: str) -> None:
+def test_a_traced_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """While torch.jit traces, sizes are tensors: no check may take two equal ones for different."""
-    model, hidden = block(device), torch.randn(2, 5, 24, device=device)
-    with warnings.catch_warnings():
+    monkeypatch.setenv("MAMBA_SSM_BACKEND", "reference")
+    model, hidden = block("cpu"), torch.randn(2, 5, 24)
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # each check of a shape is a TracerWarning; newer releases deprecate tracing
         traced = torch.jit.trace(model, hidden, check_trace=False)  # type: ignore[no-untyped-call,unused-ignore]
-    assert torch.allclose(traced(hidden), model(hidden), atol=1e-5)
+        assert torch.allclose(traced(hidden), model(hidden), atol=1e-5)
