@@ -162,3 +162,35 @@ def test_the_pipeline_is_what_it_says() -> None:
         "fetch_and_check",
         "install_and_prove",
     ]
+
+
+def test_a_build_has_an_exit_code_of_its_own(
+    replay: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = tmp_path / "vendor.json"
+    facts.write_text(json.dumps({**FACTS, "torch": "2.8.0a0+5228986c39.nv25.05"}))
+    assert cli.main(["--index", replay["index"], "--environment", str(facts), "--json"]) == 4
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["outcome"], answer["code"]) == ("build", "NGC_CONTAINER")
+    assert "--no-build-isolation" in answer["command"]
+
+
+def test_doctor_on_an_error(replay: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "build.log"
+    log.write_bytes(b"\xff\n/tmp/main.c:5:10: fatal error: Python.h: No such file or directory\n")
+    command = ["doctor", "--environment", replay["facts"]]
+    assert cli.main([*command, "--log", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("code: PYTHON_HEADERS_MISSING\ncause: ")
+    assert "evidence: /tmp/main.c:5:10: fatal error" in out
+    assert "python3.12-dev" in out
+    assert cli.main([*command, "--log", str(log), "--lang", "zh"]) == 0
+    assert "原因" in capsys.readouterr().out
+    text = "libcudart.so.11.0: cannot open shared object file"
+    assert cli.main([*command, "--index", replay["index"], "--text", text, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["outcome"], answer["code"], answer["wheel"]) == ("wheel", "CUDA_MAJOR_MISMATCH", WHEEL)
+    assert answer["facts"]["torch"] == "2.8.0+cu128"
+    assert answer["decision"]["wheel"] == WHEEL
+    assert cli.main([*command, "--log", str(tmp_path / "absent")]) == 2
+    assert "the log cannot be read" in capsys.readouterr().err
