@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import List
 
 import pytest
@@ -160,3 +161,23 @@ def test_sources_of_the_recipe_exist() -> None:
     assert [path for path in sources if not (ROOT / path).is_file()] == []
     header = (ROOT / "csrc/include/mamba_kernels.h").read_text(encoding="utf-8")
     assert f"#define MAMBA_KERNELS_ABI_VERSION {recipe.KERNELS_ABI}\n" in header
+
+
+def test_builder_and_loader_speak_of_the_same_interface() -> None:
+    """The loader cannot import the farm, nor the farm the loader, so both spell the two numbers."""
+    from tests.unit.farm.samples import ROOT
+
+    loader = (ROOT / "mamba_ssm/_native/load.py").read_text(encoding="utf-8")
+    assert f"\nKERNELS_ABI_VERSION = {recipe.KERNELS_ABI}\n" in loader
+    assert f"\nTABLE_FORMAT = {recipe.TABLE_FORMAT}\n" in loader
+
+
+def test_contributing_names_files_and_keys_that_are_there() -> None:
+    from tests.unit.farm.samples import ROOT
+
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:csrc|farm|mamba_ssm|tests)/[\w./-]+)`", text)
+    assert len(paths) > 8
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert "`newest_tested`" in text
+    assert "  newest_tested: " in (ROOT / "facts.yaml").read_text(encoding="utf-8")
