@@ -45,6 +45,7 @@ TOLD_AS = {"TORCH_MINOR_MISMATCH": "NO_WHEEL_FOR_TORCH"}
 _SYSTEM = {"WHEEL_YANKED", "PLATFORM_UNSUPPORTED", "LIBC_MUSL", "MACHINE_MISMATCH", "GLIBC_TOO_OLD"}
 # from this torch on its headers need C++20, which the public packages' settings do not ask for
 _PUBLIC_SOURCES_END = (2, 13)
+_NO_RELEASE = ("NGC_CONTAINER", "TORCH_LOCAL_BUILD", "TORCH_PRERELEASE_UNMATCHED")
 _TORCH_INDEX = "https://download.pytorch.org/whl"
 
 
@@ -94,13 +95,13 @@ def build_is_right(code: str, environment: Environment, public: bool) -> bool:
         return False
     if code == "TORCH_ROCM":
         return public
-    if environment.accelerator != "cuda":
+    # such builds do not name their CUDA in the version; a release's would be a guess
+    not_told = environment.accelerator is None and code in _NO_RELEASE
+    if environment.accelerator != "cuda" and not not_told:
         return False
     if code == "NO_WHEEL_FOR_PYTHON" and (environment.free_threaded or numbers(environment.python or "") < (3, 9)):
         return False
-    return code in ("NGC_CONTAINER", "TORCH_LOCAL_BUILD", "TORCH_PRERELEASE_UNMATCHED") or (
-        public and code in ("NO_WHEEL_FOR_TORCH", "NO_WHEEL_FOR_PYTHON", "MACHINE_MISMATCH")
-    )
+    return code in _NO_RELEASE or (public and code in ("NO_WHEEL_FOR_TORCH", "NO_WHEEL_FOR_PYTHON", "MACHINE_MISMATCH"))
 
 
 def _advise_public_build(code: str, nearest: Candidate, python: str) -> Advice:

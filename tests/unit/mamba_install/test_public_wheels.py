@@ -125,6 +125,8 @@ def test_causal_conv1d_that_python_39_cannot_read() -> None:
     [
         ({"torch": "2.11.0+cu128", "torch_cuda": "12.8", "cxx11abi": True}, "build", "NO_WHEEL_FOR_TORCH"),
         ({"torch": "2.13.0+cu130", "torch_cuda": "13.0", "cxx11abi": True}, "diagnosis", "NO_WHEEL_FOR_TORCH"),
+        ({"torch": "2.9.0a0+145a3a7bda.nv25.09", "torch_cuda": None, "probed": False}, "build", "NGC_CONTAINER"),
+        ({"torch": "2.9.0.dev20250801", "torch_cuda": None, "probed": False}, "build", "TORCH_PRERELEASE_UNMATCHED"),
         ({"python": "3.14.0", "torch": "2.6.0+cu126", "cxx11abi": True}, "build", "NO_WHEEL_FOR_PYTHON"),
         (
             {"python": "3.13.0", "free_threaded": True, "torch": "2.6.0+cu126", "cxx11abi": True},
