@@ -190,7 +190,11 @@ def _headers(world: World, minor: str, reachable: bool) -> Tuple[Optional[Header
 
 
 def binding_for(world: World, torch: InstalledTorch) -> Optional[Binding]:
-    """The one binding for an installed torch, compiled with its own headers where they serve."""
+    """The one binding for an installed torch.
+
+    The stable one is compiled with the headers that the farm takes, so that the file is the farm's; the installed ones
+    serve where those cannot be had. A classic one is compiled with the installed headers, which are that release's.
+    """
     own = Headers(torch.version, torch.include, "installed")
     if torch.minor in world.facts.torch and not world.facts.is_stable(torch.minor):
         if not torch.is_release or torch.cxx11abi is None:
@@ -205,10 +209,11 @@ def binding_for(world: World, torch: InstalledTorch) -> Optional[Binding]:
     if pair(torch.minor) < pair(world.facts.stable_floor):
         say(f"torch {torch.version} is older than any that is served")
         return None
-    if pair(torch.minor) >= pair(world.facts.stable_release):
-        say(f"binding for the installed torch {torch.version} and every one from {world.facts.stable_floor} on")
-        return Binding(own)
+    say(f"binding for the installed torch {torch.version} and every one from {world.facts.stable_floor} on")
     headers, _ = _headers(world, "", True)
+    if headers is None and pair(torch.minor) >= pair(world.facts.stable_release):
+        say(f"it is compiled with the headers of torch {torch.version}, so it is not the farm's file to the byte")
+        headers = own
     return Binding(headers) if headers is not None else None
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Mapping
 
@@ -152,12 +153,17 @@ def test_architectures_of_the_environment(checkout: Path, tmp_path: Path) -> Non
     assert outcome.code != 0 and "does not know 1.0" in outcome.said
 
 
-def test_without_isolation_the_installed_torch_gets_its_binding(checkout: Path, tmp_path: Path) -> None:
+def test_without_isolation_the_installed_torch_gets_its_binding(
+    checkout: Path, from_checkout: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("torch", reason="the torch of the tests session serves as the installed one")
     outcome = pip_wheel(checkout, tmp_path / "w", {"MAMBA_SKIP_CUDA_BUILD": "1"}, "--no-build-isolation")
     wheel = wheel_of(outcome, tmp_path / "w")
     assert [entry["file"] for entry in table(wheel)["bindings"]] == ["binding_stable.so"]
     assert "binding for the installed torch 2." in outcome.said
+    stable = "mamba_ssm/_native/binding_stable.so"
+    with zipfile.ZipFile(wheel) as here, zipfile.ZipFile(from_checkout) as farms:
+        assert here.read(stable) == farms.read(stable)
 
 
 def test_the_installed_wheel_runs(from_checkout: Path, tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ def cache_headers(world: World, *releases: str) -> None:
         (world.settings.cache / "headers" / f"{release}-aarch64" / "include" / "torch").mkdir(parents=True)
 
 
+def no_network(version: str, cache: Path, log: Path) -> Headers:
+    raise NetworkError("no network")
+
+
 @pytest.mark.parametrize(
     "settings, gpus, chosen",
     [
@@ -94,17 +98,22 @@ def test_named_torches_only(world: World) -> None:
         (InstalledTorch("1.12.1", "1.12", True, False, "/i"), None),
     ],
 )
-def test_the_binding_of_an_installed_torch(world: World, torch: InstalledTorch, file: str | None) -> None:
+def test_the_binding_of_an_installed_torch_without_network(
+    world: World, torch: InstalledTorch, file: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "get_headers", no_network)
     binding = binding_for(world, torch)
     assert (binding.file if binding else None) == file
     if binding is not None:
         assert binding.headers.origin == "installed"
 
 
-def test_2_9_borrows_the_headers_of_a_later_one(world: World) -> None:
+@pytest.mark.parametrize("minor", ["2.9", "2.13"])
+def test_the_stable_binding_is_the_farms_whatever_torch_is_installed(world: World, minor: str) -> None:
     cache_headers(world, "2.10.0")
-    binding = binding_for(world, InstalledTorch("2.9.1", "2.9", True, True, "/i"))
-    assert binding is not None and binding.headers.version == "2.10.0"
+    binding = binding_for(world, InstalledTorch(f"{minor}.0", minor, True, True, "/i"))
+    assert binding is not None
+    assert (binding.headers.version, binding.headers.origin == "installed") == ("2.10.0", False)
 
 
 def test_force_build_turns_the_fallback_into_an_error(
