@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, Sequence, Tuple
 
-_ARCH = re.compile(r"(\d+)\.(\d)([af]?)(\+PTX)?")
+_ARCH = re.compile(r"(\d+)\.(\d)(\+PTX)?")
+# sm_90a and the like run on exactly that GPU or family, for instructions that these kernels do not use.
+_SPECIFIC = re.compile(r"(\d+\.\d)[af](\+PTX)?")
 
 
 class ArchError(ValueError):
@@ -17,19 +19,18 @@ class ArchError(ValueError):
 class Arch:
     """One compute capability: a cubin for it, and PTX for everything newer where `ptx` is set."""
 
-    capability: str  # 9.0, 9.0a
+    capability: str  # 9.0
     ptx: bool = False
 
     @property
     def digits(self) -> str:
-        """As nvcc spells it: 90, 90a."""
+        """As nvcc spells it: 90."""
         return self.capability.replace(".", "")
 
     @property
-    def order(self) -> Tuple[int, int, str]:
-        match = re.fullmatch(r"(\d+)\.(\d)([af]?)", self.capability)
-        assert match is not None
-        return int(match[1]), int(match[2]), match[3]
+    def order(self) -> Tuple[int, int]:
+        major, minor = self.capability.split(".")
+        return int(major), int(minor)
 
     def __str__(self) -> str:
         return self.capability + ("+PTX" if self.ptx else "")
@@ -42,6 +43,10 @@ def parse_archs(text: str) -> Tuple[Arch, ...]:
     if not words:
         raise ArchError("the list of architectures is empty")
     for word in words:
+        specific = _SPECIFIC.fullmatch(word)
+        if specific is not None:
+            plain = f"{specific[1]}{specific[2] or ''}"
+            raise ArchError(f"the kernels use nothing that only `{word}` has, and less would run it: write `{plain}`")
         match = _ARCH.fullmatch(word)
         if match is None:
             named = (
@@ -50,7 +55,7 @@ def parse_archs(text: str) -> Tuple[Arch, ...]:
                 else ""
             )
             raise ArchError(f"not an architecture{named}, expected a number such as 8.0 or 9.0+PTX: `{word}`")
-        found.append(Arch(f"{match[1]}.{match[2]}{match[3]}", match[4] is not None))
+        found.append(Arch(f"{match[1]}.{match[2]}", match[3] is not None))
     return merge(found)
 
 

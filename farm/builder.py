@@ -136,6 +136,6 @@ def build_all(root: Path, builds: Sequence[Build], facts: Facts, settings: Setti
         lines = [f"{name}: {error}" for name, error in errors.items()]
         raise BuildError(
             "\n".join([f"{len(errors)} of {len(builds)} builds failed:", *lines]),
-            f"the other {len(wheels)} wheels are in {folder}; logs are in build/logs",
+            f"what was built ({len(wheels)}) is in {folder}; logs are in build/logs",
         )
     return wheels

@@ -13,7 +13,7 @@ MACHINES = ("x86_64", "aarch64")
 MINOR = matching(r"\d+\.\d+", "MAJOR.MINOR")
 RELEASE = matching(r"\d+\.\d+\.\d+", "MAJOR.MINOR.PATCH")
 PYTHON = matching(r"3\.\d+t?", "a Python such as 3.12 or 3.14t")
-ARCH = matching(r"\d+\.\d[af]?", "a compute capability such as 8.0")
+ARCH = matching(r"\d+\.\d", "a compute capability such as 8.0")
 DRIVER = matching(r"\d+\.\d+(\.\d+)?", "a driver version")
 FLAVOUR = r"cpu|cu\d{3}|rocm\d+(\.\d+)+"
 

@@ -38,9 +38,9 @@ def test_the_other_commands_run() -> None:
     others = [shlex.split(command) for command in commands()[2:]]
     assert others, "README shows no command"
     # The index that the installer reads is made by the farm's commands, which README shows after it.
-    for arguments in sorted(others, key=lambda words: words[:3] != ["python", "-m", "farm"]):
-        assert arguments[0] == "python"
-        run([sys.executable, *arguments[1:]])
+    for arguments in sorted(others, key=lambda words: words[:3] == ["python", "-m", "mamba_install"]):
+        assert arguments[0] in ("python", "pip")
+        run([sys.executable, *(arguments[1:] if arguments[0] == "python" else ["-m", *arguments])])
 
 
 def test_the_example_runs_on_native_kernels(tmp_path: Path) -> None:
