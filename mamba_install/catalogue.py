@@ -232,9 +232,9 @@ ENTRIES: Dict[str, Entry] = {
         "安装 g++-{host} 并通过 CUDAHOSTCXX 指定；关闭检查的选项并不能解决问题",
     ),
     "arch-unknown": Entry(
-        "this nvcc does not know the architecture {arch}: known since CUDA {since}, removed after {until} (- = no limit); this GPU: {gpu}",
+        "this nvcc does not know the architecture {arch}; CUDA releases that do: {range}; this GPU: {gpu}",
         "build for the local GPU only, or use a toolkit that knows {arch}",
-        "当前 nvcc 不认识架构 {arch}：自 CUDA {since} 起支持，{until} 之后移除（- 表示无限制）；本机 GPU：{gpu}",
+        "当前 nvcc 不认识架构 {arch}；支持它的 CUDA 版本：{range}；本机 GPU：{gpu}",
         "只为本机 GPU 构建，或使用支持 {arch} 的工具包",
     ),
     "toolkit": Entry(

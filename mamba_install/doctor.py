@@ -129,7 +129,7 @@ def conclude(
     words = _words(environment, package, first.words, language)
     text_of = entry(first.fault.key)
     cause, remedy = (text_of.cause, text_of.remedy) if language == "en" else (text_of.cause_zh, text_of.remedy_zh)
-    commands = tuple(command.format_map(words) for command in first.fault.commands)
+    commands = tuple(command.format_map(_Blanks(words)) for command in first.fault.commands)
     if wheel is not None:
         commands = (install_command(wheel, environment), *commands)
     evidence = (*([first.evidence] if first.evidence else []), describe_environment(environment))
@@ -214,6 +214,13 @@ class _Words(Dict[str, object]):
         return self.unknown
 
 
+class _Blanks(Dict[str, object]):
+    """In a command, what is not known is a blank to fill in: its name in capitals."""
+
+    def __missing__(self, key: str) -> object:
+        return key.upper()
+
+
 def _words(environment: Environment, package: str, found: Mapping[str, object], language: str) -> _Words:
     torch, cuda = environment.torch_version, environment.cuda
     capabilities = [gpu.compute_capability for gpu in environment.gpus or () if gpu.compute_capability]
@@ -239,6 +246,7 @@ def _words(environment: Environment, package: str, found: Mapping[str, object], 
         "nvcc": environment.nvcc,
         "gcc": environment.gcc,
         "gpu": ", ".join(capabilities) or None,
+        "archs": ";".join(sorted(set(capabilities))) or None,
         "flavour": next((flavour for flavour in flavours if flavour), "cu126"),
         "git": f"git+https://github.com/{project}" if project else package,
         "partner": ">=1.5.1",

@@ -203,10 +203,10 @@ def arch_range(environment: Environment, match: Match[str]) -> Optional[Words]:
     text = match["arch"] or match["value"] or ""
     digits = re.search(r"(\d{2,3})[af]?$", text)
     arch = f"{digits[1][:-1]}.{digits[1][-1]}" if digits else (text or "?")
-    until = "-"
+    bounds = [f">= {_NVCC_SINCE[arch]}"] if arch in _NVCC_SINCE else []
     if digits and numbers(arch) < (7, 5):
-        until = "11.8" if numbers(arch) < (5, 0) else "12.9"
-    return {"arch": arch, "since": _NVCC_SINCE.get(arch, "-"), "until": until}
+        bounds.append("<= 11.8" if numbers(arch) < (5, 0) else "<= 12.9")
+    return {"arch": arch, "range": ", ".join(bounds) or None}
 
 
 # running
@@ -216,7 +216,8 @@ def arch_words(environment: Environment, match: Match[str]) -> Optional[Words]:
     said = re.search(r"sm_(\d+)(\d)\b", match.string)
     if environment.gpus or said is None:
         return {}
-    return {"gpu": f"{said[1]}.{said[2]}"}
+    capability = f"{said[1]}.{said[2]}"
+    return {"gpu": capability, "archs": capability}
 
 
 def sm_103_by_cuda_13(environment: Environment, match: Match[str]) -> Optional[Words]:

@@ -70,7 +70,7 @@ BUILD: Tuple[Fault, ...] = (
         "arch-unknown",
         "ARCH_UNKNOWN_TO_NVCC",
         r"(?:Unsupported|unrecognized|unknown|invalid|not a recognized)[^\n]{0,40}(?:gpu|cuda|target)?[ -]?arch\w*[^\n]{0,30}?['\"(](?:(?:compute|sm)_)?(?P<arch>[\w.+]+)|Value ['\"](?P<value>(?:sm|compute)_\w+)['\"] is not defined for option|SM version specified by \.target is higher|invalid target ID",
-        ('TORCH_CUDA_ARCH_LIST="{gpu}" ' + NO_ISOLATION, "nvcc --list-gpu-arch"),
+        ('TORCH_CUDA_ARCH_LIST="{archs}" ' + NO_ISOLATION, "nvcc --list-gpu-arch"),
         facts.arch_range,
     ),
     Fault(

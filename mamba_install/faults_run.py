@@ -26,7 +26,7 @@ RUN: Tuple[Fault, ...] = (
         "arch",
         "ARCH_NOT_IN_FATBIN",
         r"no kernel image (?:is )?available|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|device kernel image is invalid|cudaErrorInvalidDeviceFunction|invalid device function|CUDA capability sm_\d+ is not compatible|(?:lack|miss|without|no)\w* (?:sm_?\d+|kernels? for (?:sm|compute|this GPU))",
-        ("cuobjdump --list-elf FILE.so", 'TORCH_CUDA_ARCH_LIST="{gpu}" ' + NO_ISOLATION),
+        ("cuobjdump --list-elf FILE.so", 'TORCH_CUDA_ARCH_LIST="{archs}" ' + NO_ISOLATION),
         facts.arch_words,
         True,
     ),

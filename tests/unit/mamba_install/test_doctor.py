@@ -398,6 +398,17 @@ def test_nothing_known_says_so() -> None:
     assert "未" in conclude(HERE, "all is well", language="zh").cause
 
 
+def test_what_is_not_known_is_a_blank_in_a_command_and_the_same_in_every_language() -> None:
+    text = "nvcc fatal : Unsupported gpu architecture 'compute_120'"
+    english = conclude(Environment(), text)
+    chinese = conclude(Environment(), text, language="zh")
+    assert english.commands == chinese.commands
+    assert english.commands[0].startswith('TORCH_CUDA_ARCH_LIST="ARCHS" ')
+    assert ">= 12.8" in english.cause
+    two = replace(Environment(), gpus=(Gpu("H100", "9.0"), Gpu("A10", "8.6")))
+    assert 'TORCH_CUDA_ARCH_LIST="8.6;9.0"' in conclude(two, text).commands[0]
+
+
 def test_a_later_line_may_be_the_one_that_the_facts_agree_with() -> None:
     text = "a.cpython-310-x86_64-linux-gnu.so\nb.cpython-310-aarch64-linux-gnu.so"
     finding = examine(HERE, text)[0]
