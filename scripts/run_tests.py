@@ -23,7 +23,7 @@ examples:
 """
 RINGS = ("unit", "kernels", "ops", "integration", "ring")
 FOLDERS = {
-    "unit": ["tests/unit"],
+    "unit": ["tests/unit", "tests/cases"],
     "kernels": ["tests/kernels", "tests/kernels_cpu"],
     "ops": ["tests/ops"],
     "integration": ["tests/integration"],
