@@ -169,7 +169,7 @@ SPELLINGS: List[Any] = [
     ("NVCC_MISSING", "/bin/sh: 1: nvcc: not found", {}),
     ("SDIST_INCOMPLETE", "cc1plus: fatal error: csrc/causal_conv1d.cpp: No such file or directory", {}),
     ("CROSS_DEVICE", "OSError: [Errno 18] Invalid cross-device link: 'a.whl' -> '/tmp/b.whl'", {}),
-    ("STALE_BUILD_LOCK", "hangs forever; /root/.cache/torch_extensions/py310_cu124/x/lock exists", {}),
+    ("STALE_BUILD_LOCK", "hangs forever; /home/me/.cache/torch_extensions/py310_cu124/x/lock exists", {}),
     (
         "STALE_BUILD_DIR",
         "ImportError: /home/u/.cache/torch_extensions/py310_cu121/x/x.so: cannot open shared object file",
@@ -315,7 +315,7 @@ SPELLINGS: List[Any] = [
     ("BUILD_OOM", "Command '['ninja', '-v']' died with <Signals.SIGKILL: 9>", {}),
     (
         "STALE_BUILD_LOCK",
-        "hangs at 'Using /root/.cache/torch_extensions/py310_cu118 as PyTorch extensions root...'",
+        "hangs at 'Using /home/me/.cache/torch_extensions/py310_cu118 as PyTorch extensions root...'",
         {},
     ),
     ("DYNAMO_BREAK", "Attempted to call function marked as skipped: causal_conv1d_cuda.causal_conv1d_fwd", {}),
