@@ -22,8 +22,10 @@ from packaging.tags import parse_tag
 from packaging.version import InvalidVersion, Version
 
 from mamba_install.errors import CheckError
-from mamba_install.records import Binding, CheckedWheel, Contents, Download
+from mamba_install.public_wheels import is_public
+from mamba_install.records import Binding, Candidate, CheckedWheel, Contents, Download
 from mamba_install.wheel_names import WheelName
+from mamba_install.world import OWN_VERSIONS
 
 MEMBERS = 20_000
 UNPACKED_BYTES = 8 << 30
@@ -32,8 +34,17 @@ RATIO = 300
 METADATA_BYTES = 4 << 20
 BINDINGS_FILE = "mamba_ssm/_native/bindings.json"
 ELF_MACHINES = {62: "x86_64", 183: "aarch64", 3: "i686", 21: "ppc64le"}
+# what the public packages put beside their package: the compiled modules, and flash_attn a second package
+PUBLIC_MODULES: Dict[str, str] = {
+    "mamba-ssm": "selective_scan_cuda",
+    "causal-conv1d": "causal_conv1d_cuda",
+    "flash-attn": "flash_attn_2_cuda",
+}
+PUBLIC_PACKAGES: Dict[str, Tuple[str, ...]] = {"flash-attn": ("hopper",)}
 
 _BROKEN = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError, NotImplementedError, struct.error)
+# what zipfile, csv, json and email raise on nonsense
+_NONSENSE = (ValueError, KeyError, RuntimeError, RecursionError, csv.Error)
 _HINT = "delete the file and fetch it again; if it stays so, the index is at fault: report it to whoever runs it"
 
 
@@ -46,12 +57,15 @@ def check_wheel(download: Download) -> CheckedWheel:
             _check_record(archive, name)
             metadata = _read_headers(archive, name, "METADATA")
             _check_identity(metadata, name)
+            _check_torch_pin(metadata, download.candidate)
+            _check_places(archive, download.candidate)
             _check_tags(_read_headers(archive, name, "WHEEL"), name)
             _check_machines(archive, name)
+            _check_table(archive, name)
             contents = _parse_contents(archive)
     except _BROKEN as error:
         raise _fault(name, f"it is no intact zip archive ({_short(error)})") from error
-    except (ValueError, KeyError, RuntimeError, RecursionError) as error:  # what zipfile and email raise on nonsense
+    except _NONSENSE as error:
         raise _fault(name, f"it cannot be read ({_short(error)})") from error
     requires = tuple(value for key, value in metadata if key == "requires-dist")
     return CheckedWheel(download, requires, contents)
@@ -62,7 +76,7 @@ def read_contents(path: Path) -> Optional[Contents]:
     try:
         with zipfile.ZipFile(path) as archive:
             return _parse_contents(archive)
-    except (*_BROKEN, ValueError, KeyError, RuntimeError, RecursionError):
+    except (*_BROKEN, *_NONSENSE):
         return None
 
 
@@ -101,6 +115,29 @@ def _check_members(archive: zipfile.ZipFile, name: WheelName) -> None:
         raise _fault(name, f"it unpacks to {unpacked >> 20} MB")
 
 
+def _check_places(archive: zipfile.ZipFile, candidate: Candidate) -> None:
+    """Every file lies in the distribution's own package or metadata: a wheel must not write over others or run at start-up."""
+    from packaging.utils import canonicalize_name
+
+    name = candidate.name
+    folder = _dist_info(archive, name)
+    distribution, _, version = folder[: -len(".dist-info")].partition("-")
+    if canonicalize_name(distribution) != name.canonical_name or version not in (name.full_version, name.version):
+        raise _fault(name, f"its metadata is that of another distribution: `{folder}`")
+    public = is_public(candidate)
+    packages = {folder, name.canonical_name.replace("-", "_")}
+    if public:
+        packages.update(PUBLIC_PACKAGES.get(name.canonical_name, ()))
+    module = PUBLIC_MODULES.get(name.canonical_name) if public else None
+    for path in archive.namelist():
+        top, slash, _ = path.partition("/")
+        if slash and top in packages:
+            continue
+        if module is not None and re.fullmatch(rf"{module}(\.[\w-]+)?\.so", path, re.ASCII):
+            continue
+        raise _fault(name, f"a file lies outside of its own package and could change other packages: `{path}`")
+
+
 def _dist_info(archive: zipfile.ZipFile, name: WheelName) -> str:
     found = {path.split("/")[0] for path in archive.namelist() if path.split("/")[0].endswith(".dist-info")}
     if len(found) != 1:
@@ -128,7 +165,11 @@ def _check_record(archive: zipfile.ZipFile, name: WheelName) -> None:
     folder = _dist_info(archive, name)
     text = _read_small(archive, name, f"{folder}/RECORD").decode("utf-8")
     record: Dict[str, Tuple[str, str]] = {}
-    for row in csv.reader(io.StringIO(text)):
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error as error:
+        raise _fault(name, f"RECORD cannot be read ({_short(error)})") from error
+    for row in rows:
         if row:
             if len(row) != 3:
                 raise _fault(name, f"RECORD has a row that is none: `{','.join(row)[:80]}`")
@@ -173,25 +214,33 @@ def _check_identity(metadata: List[Tuple[str, str]], name: WheelName) -> None:
         same = False
     if not same:
         raise _fault(name, f"METADATA says version `{version}`, the file name says `{name.full_version}`")
-    _check_torch_pin(metadata, name)
 
 
-def _check_torch_pin(metadata: List[Tuple[str, str]], name: WheelName) -> None:
-    """A classic wheel that pins torch must pin the torch of its label."""
+def _check_torch_pin(metadata: List[Tuple[str, str]], candidate: Candidate) -> None:
+    """Our classic wheels pin exactly the torch of their label; a public one may leave it open, but not ask for another."""
     from packaging.requirements import InvalidRequirement, Requirement
 
+    name = candidate.name
     if name.label is None or name.label.torch is None:
         return
+    minor = name.label.torch
+    pins = []
     for text in (value for key, value in metadata if key == "requires-dist"):
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
             raise _fault(name, f"METADATA has a requirement that is none: `{text}`") from None
-        minor = name.label.torch
-        if requirement.name.lower() == "torch" and not any(
-            requirement.specifier.contains(f"{minor}.{patch}") for patch in range(10)
-        ):
-            raise _fault(name, f"its label says torch {minor}, METADATA requires `{text}`")
+        if requirement.name.lower() == "torch":
+            pins.append((text, requirement))
+    if name.canonical_name in OWN_VERSIONS and not is_public(candidate):
+        if [str(requirement) for _, requirement in pins] != [f"torch=={minor}.*"]:
+            found = ", ".join(f"`{text[:160]}`" for text, _ in pins) or "no torch"
+            raise _fault(name, f"its label says torch {minor}, METADATA requires {found} instead of `torch=={minor}.*`")
+        return
+    for text, requirement in pins:
+        allowed = any(requirement.specifier.contains(f"{minor}.{patch}") for patch in range(10))
+        if requirement.url is not None or not allowed:
+            raise _fault(name, f"its label says torch {minor}, METADATA requires `{text[:160]}`")
 
 
 def _check_tags(headers: List[Tuple[str, str]], name: WheelName) -> None:
@@ -218,6 +267,60 @@ def _check_machines(archive: zipfile.ZipFile, name: WheelName) -> None:
                 _HINT,
                 code="MACHINE_MISMATCH",
             )
+
+
+def _check_table(archive: zipfile.ZipFile, name: WheelName) -> None:
+    """The choice table, where there is one, is what the loader can use: it would leave a wrong one aside and run no kernel."""
+    if BINDINGS_FILE not in archive.namelist():
+        return
+    try:
+        table = json.loads(_read_small(archive, name, BINDINGS_FILE).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _fault(name, f"`{BINDINGS_FILE}` is not JSON ({_short(error)})") from error
+    wrong = _wrong_in_table(table)
+    if wrong is not None:
+        raise _fault(name, f"`{BINDINGS_FILE}` is no table of bindings: {wrong}")
+
+
+def _wrong_in_table(table: object) -> Optional[str]:
+    """The first thing that is not as the packer writes it."""
+    if not isinstance(table, dict):
+        return _unexpected(table, "object", "the whole")
+    for key in ("format", "kernels_abi"):
+        if type(table.get(key)) is not int:
+            return _unexpected(table.get(key), "int", key)
+    for device in ("cpu", "cuda"):
+        entry = table.get(device)
+        if entry is None:
+            continue
+        if not isinstance(entry, dict):
+            return _unexpected(entry, "object or null", device)
+        if not _is_file(entry.get("file")):
+            return f"no file name in `{device}.file`"
+    cuda = table.get("cuda")
+    if cuda is not None:
+        archs = cuda.get("archs")
+        if not isinstance(archs, list) or not all(isinstance(arch, str) for arch in archs):
+            return _unexpected(archs, "list of str", "cuda.archs")
+        if not isinstance(cuda.get("toolkit"), str):
+            return _unexpected(cuda.get("toolkit"), "str", "cuda.toolkit")
+    rows = table.get("bindings")
+    if not isinstance(rows, list):
+        return _unexpected(rows, "list", "bindings")
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            return _unexpected(row, "object", f"bindings[{number}]")
+        if row.get("kind") not in ("classic", "stable") or not _is_file(row.get("file")) or not _parse_binding(row):
+            return f"a row that names no binding in `bindings[{number}]`"
+    return None
+
+
+def _unexpected(value: object, expected: str, where: str) -> str:
+    return f"Unexpected type {type(value).__name__} (expected {expected}) in `{where}`"
+
+
+def _is_file(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[\w.+-]{1,200}", value, re.ASCII) is not None
 
 
 def _parse_contents(archive: zipfile.ZipFile) -> Optional[Contents]:
