@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from mamba_install import public_wheels
 from mamba_install.environment import Environment
 from mamba_install.records import Candidate, Decision, Policy, Rejection
-from mamba_install.rules import cuda_major, numbers
+from mamba_install.rules import cuda_major, known_abi, numbers
 from mamba_install.world import DRIVER_FLOORS, TORCH_FLAVOURS, torch_flavour
 
 # where several reasons are true at once, the first of these is told: what cannot be changed before what can,
@@ -45,6 +45,14 @@ TOLD_AS = {"TORCH_MINOR_MISMATCH": "NO_WHEEL_FOR_TORCH"}
 _SYSTEM = {"WHEEL_YANKED", "PLATFORM_UNSUPPORTED", "LIBC_MUSL", "MACHINE_MISMATCH", "GLIBC_TOO_OLD"}
 # from this torch on its headers need C++20, which the public packages' settings do not ask for
 _PUBLIC_SOURCES_END = (2, 13)
+_ABOUT_TORCH = ("NO_WHEEL_FOR_TORCH", "CUDA_MAJOR_MISMATCH", "CXX11ABI_MISMATCH", "TORCH_NO_CUDA")
+# how a facts file writes what is asked for
+_SPELLED = {
+    "python": "`python` like `3.12`",
+    "torch": "`torch` as `torch.__version__` says it, like `2.13.0+cu130`",
+    "torch_cuda": "`torch_cuda` like `13.0`, or for a torch without CUDA `torch` like `2.13.0+cpu`",
+    "cxx11abi": "`cxx11abi` as true or false",
+}
 _NO_RELEASE = ("NGC_CONTAINER", "TORCH_LOCAL_BUILD", "TORCH_PRERELEASE_UNMATCHED")
 _TORCH_INDEX = "https://download.pytorch.org/whl"
 
@@ -70,6 +78,9 @@ def diagnose(
     count = "the only wheel offered" if len(rejected) == 1 else f"none of {len(rejected)} wheels"
     verb = "does not fit" if len(rejected) == 1 else "fits"
     outcome = "diagnosis"
+    missing = missing_facts(told, environment, nearest.candidate, policy)
+    if missing:
+        advice = _ask_for(missing, environment)
     public = public_wheels.is_public(nearest.candidate)
     if build_is_right(told, environment, public):
         outcome = "build"
@@ -102,6 +113,46 @@ def build_is_right(code: str, environment: Environment, public: bool) -> bool:
     if code == "NO_WHEEL_FOR_PYTHON" and (environment.free_threaded or numbers(environment.python or "") < (3, 9)):
         return False
     return code in _NO_RELEASE or (public and code in ("NO_WHEEL_FOR_TORCH", "NO_WHEEL_FOR_PYTHON", "MACHINE_MISMATCH"))
+
+
+def missing_facts(code: str, environment: Environment, nearest: Candidate, policy: Policy) -> Tuple[str, ...]:
+    """The facts that this code rests on and that nobody told: any change advised without them would be a guess."""
+    if code == "NO_WHEEL_FOR_PYTHON":
+        return () if re.match(r"\d+\.\d+", environment.python or "") else ("python",)
+    if code not in _ABOUT_TORCH:
+        return ()
+    if environment.torch_version is None:
+        return ("torch",)
+    label = nearest.name.label
+    cpu_is_fine = policy.accept_cpu and label is not None and label.accelerator == "cpu"
+    if environment.accelerator is None and not cpu_is_fine:
+        return ("torch_cuda",)
+    if code == "CXX11ABI_MISMATCH" and known_abi(environment) is None:
+        return ("cxx11abi",)
+    return ()
+
+
+def _ask_for(missing: Tuple[str, ...], environment: Environment) -> Advice:
+    """Which key is missing, how it is written, and what else would be asked for next."""
+    if missing == ("torch",) and environment.torch:
+        wanted = f"`torch` is no version: `{environment.torch[:80]}`; write {_SPELLED['torch']}"
+    else:
+        wanted = f"the facts do not say {' and '.join(f'`{key}`' for key in missing)}; write " + ", ".join(
+            _SPELLED[key] for key in missing
+        )
+    values = {
+        "python": environment.python,
+        "platform": environment.platform,
+        "machine": environment.machine,
+        "torch_cuda": environment.accelerator,
+    }
+    others = [f"`{key}`" for key, value in values.items() if value is None and key not in missing]
+    also = f"; {', '.join(others)} not said either" if others else ""
+    command = "python -m mamba_install doctor --json"
+    python = _python(environment)
+    if python != "python":
+        command += f" --python {shlex.quote(python)}"
+    return Advice(command, f"{wanted}{also}; the command, run in the environment meant, writes a full facts file")
 
 
 def _advise_public_build(code: str, nearest: Candidate, python: str) -> Advice:

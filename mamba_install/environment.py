@@ -5,12 +5,13 @@ The keys of a facts file are those of a public report's `env`; keys that only a 
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Mapping, Optional, Tuple, Union
+from typing import Any, List, Mapping, Optional, Tuple, Union
 
 from mamba_install.errors import UsageError
 from mamba_install.torch_versions import TorchVersion, cuda_of_flavour
@@ -156,35 +157,107 @@ _BOOLEANS = {"python_headers", "free_threaded", "torch_missing", "cxx11abi", "co
 _DEFAULT_FALSE = _BOOLEANS - {"cxx11abi", "python_headers"}
 
 
+# what `doctor --json` puts around the facts; a published report around its `env` holds what it likes
+_ANSWER_KEYS = (
+    *("version", "outcome", "code", "wheel", "command", "message", "hint", "evidence", "commands", "also", "rejected"),
+    *("facts", "decision", "error"),
+)
+_FACT_KEYS = (*_PLAIN_KEYS, "gpu_cc", "gpus", "executable", "sources")
+_GPU_KEYS: Mapping[str, type] = {"name": str, "compute_capability": str, "memory_mb": int}
+_FAULTS_SHOWN = 12
+_FACTS_HINT = "`python -m mamba_install doctor --json`, run in the environment meant, writes a facts file"
+
+
 def read_facts(path: Path) -> Environment:
-    """Read a facts file; UsageError says which fact is not what it should be."""
+    """Read a facts file; UsageError says which facts are not what they should be."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"the facts file cannot be read: `{path}` ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"the facts file is not JSON: `{path}` ({error})", "write one with `python -m mamba_install doctor --json`"
+            f"the facts file cannot be read: `{path}` ({error.strerror})", "name a file that is there; " + _FACTS_HINT
         ) from error
-    return environment_from_facts(facts)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the facts file is not JSON: `{path}` ({error})", _FACTS_HINT) from error
+    return environment_from_facts(facts, str(path))
 
 
-def environment_from_facts(facts: object) -> Environment:
-    """An Environment from the keys of a report's `env`. Keys that are not known are left aside: reports say more."""
+def environment_from_facts(facts: object, origin: str = "facts") -> Environment:
+    """An Environment from the keys of a report's `env`; UsageError names `origin` and everything wrong at once."""
+    faults: List[str] = []
+    found = _facts_inside(facts, faults)
+    _check_facts(found, faults)
+    if faults:
+        more = f"; and {len(faults) - _FAULTS_SHOWN} more" if len(faults) > _FAULTS_SHOWN else ""
+        raise UsageError(
+            f"the facts file is not what it should be: `{origin}`: {'; '.join(faults[:_FAULTS_SHOWN])}{more}",
+            _FACTS_HINT,
+        )
+    return _from_mapping(found)
+
+
+def _facts_inside(facts: object, faults: List[str]) -> Mapping[str, Any]:
+    """The facts themselves: the whole file, or what it holds where it is an answer of `doctor --json` or a whole report."""
     if not isinstance(facts, dict):
-        raise UsageError(f"Unexpected type {type(facts).__name__} (expected object) in the facts file")
-    inner = facts.get("facts", facts.get("env"))  # the whole answer of `doctor --json`, or a whole report
-    return _from_mapping(inner if isinstance(inner, dict) else facts)
+        faults.append(_unexpected(facts, "object", "the whole"))
+        return {}
+    for key in ("facts", "env"):
+        if key not in facts:
+            continue
+        if key == "facts":
+            _check_keys(facts, _ANSWER_KEYS, "", faults)
+        if isinstance(facts[key], dict):
+            return dict(facts[key])
+        faults.append(_unexpected(facts[key], "object", key))
+        return {}
+    return facts
+
+
+def _check_facts(facts: Mapping[str, Any], faults: List[str]) -> None:
+    _check_keys(facts, _FACT_KEYS, "", faults)
+    for name in (*_PLAIN_KEYS, "gpu_cc", "executable"):
+        _check_type(facts.get(name), bool if name in _BOOLEANS else str, name, faults)
+    sources = facts.get("sources")
+    if sources is not None and not isinstance(sources, dict):
+        faults.append(_unexpected(sources, "object", "sources"))
+    for name, text in sources.items() if isinstance(sources, dict) else ():
+        _check_type(text, str, f"sources.{_shown(name)}", faults)
+    gpus = facts.get("gpus")
+    if gpus is not None and not isinstance(gpus, list):
+        faults.append(_unexpected(gpus, "list", "gpus"))
+    for number, gpu in enumerate(gpus if isinstance(gpus, list) else ()):
+        if not isinstance(gpu, dict):
+            faults.append(_unexpected(gpu, "object", f"gpus[{number}]"))
+            continue
+        _check_keys(gpu, tuple(_GPU_KEYS), f"gpus[{number}].", faults)
+        for name, expected in _GPU_KEYS.items():
+            _check_type(gpu.get(name), expected, f"gpus[{number}].{name}", faults)
+
+
+def _check_keys(found: Mapping[str, Any], known: Tuple[str, ...], where: str, faults: List[str]) -> None:
+    for key in found:
+        if key not in known:
+            near = difflib.get_close_matches(key[:80], known, 1, 0.5)
+            meant = f"did you mean `{where}{near[0]}`?" if near else f"known: {', '.join(known)}"
+            faults.append(f"unknown key `{where}{_shown(key)}` ({meant})")
+
+
+def _check_type(value: object, expected: type, where: str, faults: List[str]) -> None:
+    if value is not None and type(value) is not expected:
+        faults.append(_unexpected(value, expected.__name__, where))
+
+
+def _unexpected(value: object, expected: str, where: str) -> str:
+    return f"Unexpected type {type(value).__name__} (expected {expected}) in `{where}`"
+
+
+def _shown(key: str) -> str:
+    return key if len(key) <= 40 and key.isprintable() else repr(key[:40])
 
 
 def _from_mapping(facts: Mapping[str, Any]) -> Environment:
-    values: dict[str, Any] = {}
-    for name in _PLAIN_KEYS:
-        value = facts.get(name)
-        expected = bool if name in _BOOLEANS else str
-        if value is not None and type(value) is not expected:
-            raise UsageError(f"Unexpected type {type(value).__name__} (expected {expected.__name__}) in `{name}`")
-        values[name] = False if value is None and name in _DEFAULT_FALSE else value
+    values: dict[str, Any] = {name: facts.get(name) for name in _PLAIN_KEYS}
+    for name in _DEFAULT_FALSE:
+        values[name] = bool(values[name])
     if values["machine"] is not None:
         values["machine"] = MACHINES.get(values["machine"].lower(), values["machine"].lower())
     if values["torch"] == "":
@@ -193,31 +266,18 @@ def _from_mapping(facts: Mapping[str, Any]) -> Environment:
     if vendor and values["container"] is None:
         values["container"] = f"NGC {vendor[1]}"
     sources = facts.get("sources")
-    if not isinstance(sources, dict) or not all(isinstance(text, str) for text in sources.values()):
+    if sources is None:
         sources = {name: "facts file" for name in _PLAIN_KEYS if facts.get(name) is not None}
     return Environment(gpus=_gpus_from_facts(facts), sources=sources, **values)
 
 
 def _gpus_from_facts(facts: Mapping[str, Any]) -> Optional[Tuple[Gpu, ...]]:
     listed, capability = facts.get("gpus"), facts.get("gpu_cc")
-    if capability is not None and not isinstance(capability, str):
-        raise UsageError(f"Unexpected type {type(capability).__name__} (expected str) in `gpu_cc`")
     if listed is None:
         return None if capability is None else (Gpu("not named", capability),)
-    if not isinstance(listed, list) or not all(isinstance(gpu, dict) for gpu in listed):
-        raise UsageError("Unexpected value (expected a list of objects) in `gpus`")
     return tuple(
-        Gpu(
-            str(gpu.get("name")),
-            _text_or_none(gpu.get("compute_capability")),
-            gpu["memory_mb"] if type(gpu.get("memory_mb")) is int else None,
-        )
-        for gpu in listed
+        Gpu(gpu.get("name") or "not named", gpu.get("compute_capability"), gpu.get("memory_mb")) for gpu in listed
     )
-
-
-def _text_or_none(value: object) -> Optional[str]:
-    return value if isinstance(value, str) else None
 
 
 def probe_environment(python: Union[str, Path]) -> Environment:

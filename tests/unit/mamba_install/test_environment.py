@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 import pytest
 
 from mamba_install import probes
+from mamba_install.doctor import conclude
 from mamba_install.environment import Environment, Gpu, environment_from_facts, read_facts
 from mamba_install.errors import UsageError
 
@@ -90,6 +91,52 @@ def test_a_fact_of_the_wrong_type_is_named(value: object, what: str) -> None:
     with pytest.raises(UsageError) as caught:
         environment_from_facts(value)
     assert what in caught.value.message
+
+
+def told(folder: Path, facts: object) -> UsageError:
+    """What is said of a facts file; its name and a hint are always in it."""
+    path = folder / "facts.json"
+    path.write_text(json.dumps(facts))
+    with pytest.raises(UsageError) as caught:
+        read_facts(path)
+    assert f"`{path}`" in caught.value.message
+    assert "doctor --json" in (caught.value.hint or "")
+    return caught.value
+
+
+def test_every_fault_of_a_facts_file_at_once(tmp_path: Path) -> None:
+    gpus = [{"name": 3, "compute_capability": 8.0, "memory": 1}, "A100"]
+    error = told(tmp_path, {"torch": 2.8, "cxx11abi": "TRUE", "trch_cuda": "12.8", "gpus": gpus, "sources": {"a": 1}})
+    for what in (
+        "Unexpected type float (expected str) in `torch`",
+        "Unexpected type str (expected bool) in `cxx11abi`",
+        "unknown key `trch_cuda` (did you mean `torch_cuda`?)",
+        "Unexpected type int (expected str) in `gpus[0].name`",
+        "Unexpected type float (expected str) in `gpus[0].compute_capability`",
+        "unknown key `gpus[0].memory` (did you mean `gpus[0].memory_mb`?)",
+        "Unexpected type str (expected object) in `gpus[1]`",
+        "Unexpected type int (expected str) in `sources.a`",
+    ):
+        assert what in error.message
+
+
+def test_an_unknown_key_of_a_facts_file_is_refused(tmp_path: Path) -> None:
+    assert "unknown key `zzz` (known: python, " in told(tmp_path, {"zzz": None}).message
+    assert "unknown key `tpyo` (did you mean `python`?)" in told(tmp_path, {"tpyo": 1}).message
+    assert "did you mean `machine`?" in told(tmp_path, {"mahcine": None}).message
+    assert "did you mean `glibc`?" in told(tmp_path, {"facts": {"glbc": "2.35"}}).message
+    assert "did you mean `glibc`?" in told(tmp_path, {"id": "A01", "env": {"glbc": "2.35"}}).message
+    assert "unknown key `torch` (" in told(tmp_path, {"facts": {}, "torch": "2.8.0"}).message
+    assert "expected object) in `facts`" in told(tmp_path, {"facts": 3}).message
+    assert "and 88 more" in told(tmp_path, {f"key{number}": 1 for number in range(100)}).message
+
+
+def test_the_keys_of_doctors_answer_are_known(tmp_path: Path) -> None:
+    environment = Environment(torch="2.8.0+cu128", gpus=(Gpu("A", None),))
+    answer = {**conclude(environment, "").as_dict(), "version": "0", "decision": None, "error": None}
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps({**answer, "facts": {**environment.as_dict(), "executable": "/usr/bin/python"}}))
+    assert read_facts(path) == environment
 
 
 def test_a_facts_file_that_is_none(tmp_path: Path) -> None:

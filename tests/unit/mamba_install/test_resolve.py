@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Sequence
 import pytest
 
 from mamba_install import diagnosis
-from mamba_install.environment import Environment, Gpu
+from mamba_install.environment import Environment, Gpu, Target
 from mamba_install.records import Binding, Candidate, Contents, Decision, Policy
 from mamba_install.resolve import resolve
 from mamba_install.rules import RULES, parse_platform_tag, serves
@@ -280,6 +280,48 @@ def test_an_index_without_the_package() -> None:
 def test_facts_that_do_not_say_enough_are_no_licence_to_guess() -> None:
     assert decide(Environment()).code == "NO_WHEEL_FOR_TORCH"
     assert decide(replace(HERE, probed=False, torch="2.8.0", torch_cuda=None)).code == "NO_WHEEL_FOR_TORCH"
+
+
+@pytest.mark.parametrize(
+    ("environment", "names", "asked"),
+    [
+        (Environment(), OURS, "the facts do not say `torch`; write `torch` as"),
+        (Environment(torch="2.13.0"), OURS, "the facts do not say `torch_cuda`; write `torch_cuda` like `13.0`"),
+        (Environment(torch="2.13.0"), CLASSIC, "`torch_cuda`"),
+        (Environment(torch="2.13.0", python="3.12.1", platform="linux"), OURS[:3], "`machine` not said either"),
+        (Environment(torch="newest"), OURS, "`torch` is no version: `newest`"),
+        (Environment(torch_cuda="12.8"), OURS, "do not say `torch`"),
+        (Environment(torch_xpu="2025"), OURS[:3], "do not say `torch`"),
+        (replace(HERE, probed=False, torch="2.8.0", torch_cuda=None), OURS, "do not say `torch_cuda`"),
+        (replace(HERE, python=None), CLASSIC[:1], "the facts do not say `python`; write `python` like `3.12`"),
+        (replace(HERE, python="new"), CLASSIC[:1], "do not say `python`"),
+        (
+            replace(HERE, torch="2.8.0a0+5228986c39.nv25.06", cxx11abi=None),
+            ["mamba_ssm-2.2.6+cu12torch25.06cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"],
+            "do not say `cxx11abi`",
+        ),
+    ],
+)
+def test_a_missing_fact_is_asked_for_and_no_change_advised(
+    environment: Environment, names: List[str], asked: str
+) -> None:
+    decision = decide(environment, names)
+    assert decision.outcome == "diagnosis"
+    assert decision.command == "python -m mamba_install doctor --json"
+    assert decision.hint is not None
+    assert asked in decision.hint
+    assert "pip install" not in decision.hint
+
+
+def test_what_is_known_is_not_asked_for() -> None:
+    assert "doctor" not in (decide(replace(HERE, torch="2.7.1+cu128"), CLASSIC).command or "")
+    missing = replace(HERE, torch=None, torch_cuda=None, torch_missing=True)
+    assert "pip install" in (decide(missing, CLASSIC).command or "")
+    target = Target("/env/bin/python", "/env", "/env", "/env", (), None, True, {})
+    probed = decide(replace(HERE, torch="nonsense", torch_cuda=None, target=target))
+    assert probed.command == "python -m mamba_install doctor --json --python /env/bin/python"
+    only_cpu = replace(HERE, probed=False, torch="2.5.0", torch_cuda=None)
+    assert "pip install" in (decide(only_cpu, [OURS[9]], Policy(accept_cpu=True)).command or "")
 
 
 @pytest.mark.parametrize(
