@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Sequence
@@ -39,9 +40,17 @@ def _run(command: Sequence[str]) -> None:
         raise BuildError(f"+ {' '.join(command)}\n{done.stdout}{done.stderr}")
 
 
+# Set to anything, the kernels count their lines' executions for gcov: scripts/kernel_report.py --coverage.
+COVERAGE_VARIABLE = "MAMBA_KERNELS_COVERAGE"
+
+
+def coverage_flags() -> list[str]:
+    return ["--coverage", "-fprofile-update=single"] if os.environ.get(COVERAGE_VARIABLE) else []
+
+
 def compile_kernels(source: Path, object_file: Path, first_includes: Sequence[str] = ()) -> Path:
     """Compile a .cu file for the emulated GPU."""
-    flags = (*KERNEL_FLAGS, "-fsanitize=thread", *first_includes, *INCLUDES, f"-I{EMULATION}")
+    flags = (*KERNEL_FLAGS, "-fsanitize=thread", *coverage_flags(), *first_includes, *INCLUDES, f"-I{EMULATION}")
     _run(["g++", *flags, "-x", "c++", "-c", str(source), "-o", str(object_file)])
     return object_file
 
@@ -52,13 +61,25 @@ def compile_machine(folder: Path) -> list[Path]:
     for name in ("schedule", "memory", "driver"):
         objects.append(folder / f"machine_{name}.o")
         source = EMULATION / f"{name}.cpp"
-        _run(["g++", *HOST_FLAGS, *INCLUDES, f"-I{EMULATION}", "-c", str(source), "-o", str(objects[-1])])
+        counts = ["-DEMU_COUNTS_LINES"] if coverage_flags() else []
+        _run(["g++", *HOST_FLAGS, *counts, *INCLUDES, f"-I{EMULATION}", "-c", str(source), "-o", str(objects[-1])])
     return objects
 
 
 def link_driver(objects: Sequence[Path], library: Path) -> Path:
     """Link the emulated libcuda.so.1. Its name differs from the real one's, so that nothing else takes it for that."""
-    _run(["g++", "-shared", "-Wl,-z,defs", f"-Wl,-soname,{library.name}", *map(str, objects), "-o", str(library)])
+    _run(
+        [
+            "g++",
+            "-shared",
+            "-Wl,-z,defs",
+            f"-Wl,-soname,{library.name}",
+            *coverage_flags(),
+            *map(str, objects),
+            "-o",
+            str(library),
+        ]
+    )
     return library
 
 

@@ -103,6 +103,12 @@ def test_update(
     order: str,
 ) -> None:
     memory.driver.emulation_order(ORDERS.index(order), length)
+    check_update(kernels, memory, dtype, width, state_length, length, layout)
+
+
+def check_update(
+    kernels: abi.Kernels, memory: Memory, dtype: str, width: int, state_length: int, length: int, layout: str
+) -> None:
     random = np.random.default_rng(width)
     batch, dim, silu = 2, 70, length % 2 == 1
     x, past = _rounded(random, (batch, dim, length), dtype), _rounded(random, (batch, dim, state_length), dtype)

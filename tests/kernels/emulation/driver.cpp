@@ -37,7 +37,7 @@ struct Module {
 };
 struct Function {
   Module* module;
-  const Kernel* kernel;
+  Kernel* kernel;
   unsigned shared_limit;
 };
 
@@ -127,7 +127,7 @@ DRIVER_EXPORT int cuModuleLoadData(Module** module, const void* image) {
   return kSuccess;
 }
 DRIVER_EXPORT int cuModuleGetFunction(Function** function, Module* module, const char* name) {
-  for (const Kernel* kernel = kernels; kernel != nullptr; kernel = kernel->next) {
+  for (Kernel* kernel = kernels; kernel != nullptr; kernel = kernel->next) {
     if (module->unit + ".cu" != base_name(kernel->file) || std::string(name) != kernel->name) continue;
     static std::map<std::pair<Module*, const Kernel*>, Function> functions;
     *function = &functions.emplace(std::make_pair(module, kernel), Function{module, kernel, 48 * 1024}).first->second;
@@ -146,6 +146,7 @@ DRIVER_EXPORT int cuLaunchKernel(Function* function, unsigned grid_x, unsigned g
   if (current.empty() || current.back() != function->module->context) return kInvalidContext;
   if (shared_bytes > function->shared_limit) return kInvalidValue;
   settings.kernels_launched++;
+  function->kernel->launches++;
   last_failure =
       run(*function->kernel, arguments[0], {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes);
   return last_failure.empty() ? kSuccess : kLaunchFailed;
@@ -179,6 +180,14 @@ DRIVER_EXPORT void emulation_forget() { remove_all_memory(); }
 DRIVER_EXPORT int emulation_contexts() { return static_cast<int>(current.size()); }
 DRIVER_EXPORT long emulation_modules_loaded() { return settings.modules_loaded; }
 DRIVER_EXPORT long emulation_kernels_launched() { return settings.kernels_launched; }
+DRIVER_EXPORT long emulation_launches(const char* name) {
+  for (const Kernel* kernel = kernels; kernel != nullptr; kernel = kernel->next)
+    if (std::string(name) == kernel->name) return kernel->launches;
+  return -1;
+}
+DRIVER_EXPORT void emulation_traffic(const char* name, unsigned long long* read, unsigned long long* written) {
+  traffic(name, read, written);
+}
 DRIVER_EXPORT int emulation_kernel_names(char* text, int bytes) {
   std::string names;
   for (const Kernel* kernel = kernels; kernel != nullptr; kernel = kernel->next)

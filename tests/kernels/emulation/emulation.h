@@ -33,6 +33,7 @@ struct Kernel {
   const char* file;
   void (*body)(void* arguments);
   int max_threads;
+  long launches = 0;
   Kernel* next;
 };
 

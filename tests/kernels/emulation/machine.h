@@ -64,6 +64,8 @@ void remove_all_memory();
 void mark_initialised(const void* data, size_t bytes);
 bool is_memory(const void* data, size_t bytes);
 void check_access(const void* at, size_t bytes, Access access);
+// Bytes that kernels have read from, and written to, the memories of that name.
+void traffic(const std::string& name, unsigned long long* read, unsigned long long* written);
 
 // Runs a kernel; an empty string, or what went wrong.
 std::string run(const Kernel& kernel, void* arguments, Index grid, Index block, size_t shared_bytes);
