@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Generator, Iterator, NamedTuple, Optional, Tuple, TypeVar
 
 from mamba_install import __version__
 from mamba_install.errors import NetworkError
@@ -14,7 +16,19 @@ if TYPE_CHECKING:
     import requests
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.3, text/html;q=0.2, */*;q=0.1"
-PAGE_BYTES = 64 * 1024 * 1024
+# decoded: a page that grows when it is unpacked is cut off here too
+PAGE_BYTES = 16 * 1024 * 1024
+# the whole of one page, every attempt included: a timeout per read never ends a server that sends a byte a second
+PAGE_SECONDS = 120.0
+# a wheel that brings less than this in this time (1 kB/s) is given up
+SLOW_BYTES = 60_000
+SLOW_SECONDS = 60.0
+# read from the network at a time: small enough that a slow transfer is seen to move
+WIRE_CHUNK = 1 << 14
+
+T = TypeVar("T")
+# the size of the whole where it is known, and a piece
+Sized = Tuple[Optional[int], bytes]
 
 
 class Page(NamedTuple):
@@ -33,6 +47,9 @@ class Client:
     pause: float = 0.5
     connect_timeout: float = 10.0
     read_timeout: float = 30.0
+    page_seconds: float = PAGE_SECONDS
+    slow_seconds: float = SLOW_SECONDS
+    clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     log: Callable[[str], None] = lambda text: None
     _session: Optional[requests.Session] = None
@@ -48,10 +65,18 @@ class Client:
 
     def find_page(self, url: str) -> Optional[Page]:
         """A page, or None where the server says that there is none."""
-        with self.open(url, accept=ACCEPT) as response:
-            if response.status_code in (404, 410):
-                return None
-            return self._page(response)
+
+        def read() -> Iterator[Optional[Page]]:
+            with self.open(url, accept=ACCEPT) as response:
+                yield None if response.status_code in (404, 410) else self._page(response)
+
+        try:
+            return next(in_background(read(), lambda: self.page_seconds))
+        except queue.Empty:
+            raise NetworkError(
+                f"the index page did not arrive within {self.page_seconds:g} s: `{url}`",
+                "the server or the connection is too slow: try later, or give a nearer mirror with `--index`",
+            ) from None
 
     def get_page(self, url: str) -> Page:
         """A page that must be there."""
@@ -66,18 +91,49 @@ class Client:
     def _page(self, response: requests.Response) -> Page:
         import requests
 
-        content = b""
+        content = bytearray()
         try:
-            for chunk in response.iter_content(1 << 16):
+            for chunk in response.iter_content(WIRE_CHUNK):
                 content += chunk
                 if len(content) > PAGE_BYTES:
-                    raise NetworkError(f"the index page is larger than {PAGE_BYTES >> 20} MB: `{response.url}`")
+                    raise NetworkError(
+                        f"the index page is larger than {PAGE_BYTES >> 20} MB: `{response.url}`",
+                        "give the address of one channel or of the package's own page with `--index`",
+                    )
         except requests.RequestException as error:
             raise NetworkError(
                 f"the connection broke while a page was read: `{response.url}` ({_short(error)})"
             ) from error
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         return Page(response.url, kind, content.decode("utf-8", "replace"))
+
+    def steady(self, items: Iterator[Sized], url: str) -> Generator[Sized, None, None]:
+        """Pass a download on as long as it moves; one slower than SLOW_BYTES in `slow_seconds` is a NetworkError."""
+        # the first item comes when the server has answered, for which the attempts take their time
+        until, got = self.clock() + self.page_seconds, 0
+
+        def moved() -> bool:
+            nonlocal until, got
+            enough = got >= SLOW_BYTES
+            until, got = self.clock() + self.slow_seconds, 0
+            return enough
+
+        source = in_background(items, lambda: max(0.0, until - self.clock()), moved)
+        try:
+            for item in source:
+                got += len(item[1])
+                if not item[1]:
+                    moved()
+                elif self.clock() >= until and not moved():
+                    raise queue.Empty
+                yield item
+        except queue.Empty:
+            raise NetworkError(
+                f"the download is too slow, or stands still: `{url}` (under {SLOW_BYTES} bytes in {self.slow_seconds:g} s)",
+                "run the same command again later, or give a nearer mirror with `--index`; nothing was kept",
+            ) from None
+        finally:
+            source.close()
 
     @contextmanager
     def open(self, url: str, accept: str = "*/*") -> Iterator[requests.Response]:
@@ -119,6 +175,51 @@ class Client:
             self.log(f"{trouble}: `{url}`; once more in {seconds:.1f} s")
             self.sleep(seconds)
         raise AssertionError("the last attempt returns or raises")
+
+
+def in_background(
+    items: Iterator[T], seconds: Callable[[], float], go_on: Callable[[], bool] = lambda: False
+) -> Generator[T, None, None]:
+    """Pass on what another thread reads; queue.Empty where nothing comes for so many seconds and `go_on` says no.
+
+    A blocking read cannot be interrupted, and its file cannot be closed from here without waiting for it. So the thread
+    that reads also opens and closes, and one that hangs is left behind: it is a daemon, and ends with the process.
+    """
+    ready: queue.Queue[Tuple[Optional[T], Optional[BaseException], bool]] = queue.Queue(maxsize=8)
+    stopped = threading.Event()
+
+    def read() -> None:
+        try:
+            for item in items:
+                ready.put((item, None, False))
+                if stopped.is_set():
+                    break
+            close = getattr(items, "close", None)
+            if close is not None:
+                close()
+            ready.put((None, None, True))
+        except BaseException as error:  # noqa: BLE001 - every kind is raised again where somebody waits
+            ready.put((None, error, True))
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        while True:
+            try:
+                value, error, ended = ready.get(timeout=seconds())
+            except queue.Empty:
+                if not go_on():
+                    raise
+                continue
+            if error is not None:
+                raise error
+            if ended:
+                return
+            yield value  # type: ignore[misc]
+    finally:
+        stopped.set()
+        with suppress(queue.Empty):  # a reader that waits for room goes on, and sees that it shall stop
+            while True:
+                ready.get_nowait()
 
 
 def _unreachable(url: str, error: Exception) -> NetworkError:

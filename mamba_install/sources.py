@@ -14,7 +14,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import canonicalize_name
 
-from mamba_install.client import Client, Page
+from mamba_install.client import PAGE_BYTES, Client, Page
 from mamba_install.errors import NetworkError, UsageError
 from mamba_install.records import Candidate
 from mamba_install.wheel_names import WheelName, WheelNameError
@@ -27,7 +27,7 @@ INDEX_VARIABLE = "MAMBA_INSTALL_INDEX"
 CHANNEL_DEPTH = 3
 CHANNEL_PAGES = 400
 PARALLEL_PAGES = 8
-PAGE_BYTES = 64 * 1024 * 1024
+API_MAJOR = "1"
 
 
 class Link(NamedTuple):
@@ -43,6 +43,8 @@ class Listing(NamedTuple):
     wheels: List[Candidate]
     below: List[str]
     is_index: bool
+    # an index, but of a version that is not known here
+    version: Optional[str] = None
 
 
 def choose_indexes(named: Sequence[str], variable: Optional[str]) -> Tuple[str, ...]:
@@ -66,7 +68,14 @@ def collect(indexes: Iterable[str], package: str, client: Client) -> List[Candid
 
 def read_index(index: str, package: str, client: Client) -> List[Candidate]:
     """The wheels of one index, whatever kind it is."""
-    if urlsplit(index).scheme in ("http", "https"):
+    try:
+        scheme = urlsplit(index).scheme
+    except ValueError as error:
+        raise UsageError(
+            f"not an address: `{index}` ({error})",
+            "check its spelling; an IPv6 host stands in brackets: `http://[::1]/`",
+        ) from error
+    if scheme in ("http", "https"):
         return _read_url(index, package, client)
     path = Path(unquote(urlsplit(index).path)) if index.startswith("file:") else Path(index).expanduser()
     try:
@@ -126,9 +135,14 @@ def _read_file(path: Path, package: str) -> List[Candidate]:
         candidate = _local_candidate(path, str(path.parent))
         return [candidate] if candidate is not None else []
     if path.stat().st_size > PAGE_BYTES:
-        raise UsageError(f"the index page is larger than {PAGE_BYTES >> 20} MB: `{path}`")
+        raise UsageError(
+            f"the index page is larger than {PAGE_BYTES >> 20} MB: `{path}`",
+            "is it an index at all? name the folder of the wheels, or the package's own page",
+        )
     text = path.read_text(encoding="utf-8", errors="replace")
     listing = parse_page(text, path.as_uri(), "", package, str(path))
+    if listing.version is not None:
+        raise UsageError(*_unknown_version(str(path), listing.version))
     if not listing.is_index:
         raise UsageError(f"neither a simple index, a release listing nor a list of wheel names: `{path}`")
     return [with_local_contents(candidate) for candidate in listing.wheels]
@@ -175,12 +189,22 @@ def _read_url(url: str, package: str, client: Client) -> List[Candidate]:
 
 def _listing_of(page: Page, package: str) -> Listing:
     listing = parse_page(page.text, page.url, page.content_type, package, page.url)
+    if listing.version is not None:
+        raise NetworkError(*_unknown_version(page.url, listing.version))
     if not listing.is_index:
         raise NetworkError(
-            f"the server answered with something that is no index: `{page.url}` (it begins with `{_beginning(page.text)}`)",
+            f"the server answered with something that is no index that this version can read: `{page.url}` "
+            f"(it begins with `{_beginning(page.text)}`)",
             "open the address in a browser: a proxy or a login page may stand before the index",
         )
     return listing
+
+
+def _unknown_version(where: str, version: str) -> Tuple[str, str]:
+    return (
+        f"no index that this version can read: `{where}` (its API version is `{version}`, known is {API_MAJOR}.x)",
+        "a newer mamba-install may read it; or give another index with `--index`",
+    )
 
 
 def _beginning(text: str) -> str:
@@ -273,18 +297,24 @@ def _parse_html(text: str, base: str, package: str, source: str) -> Listing:
 
 
 def _parse_json(data: Any, base: str, source: str) -> Listing:
+    meta = data.get("meta") if isinstance(data, dict) else None
+    version = meta.get("api-version") if isinstance(meta, dict) else None
+    if version is not None and str(version).partition(".")[0] != API_MAJOR:
+        return Listing([], [], False, _beginning(str(version)))
     if isinstance(data, dict) and isinstance(data.get("files"), list):
         files = [_json_file(entry, base, source) for entry in data["files"]]
-        return Listing([one for one in files if one is not None], [], True)
+        sound = [entry for entry in data["files"] if isinstance(entry, dict) and isinstance(entry.get("url"), str)]
+        return Listing([one for one in files if one is not None], [], bool(sound) or not data["files"])
     if isinstance(data, dict) and isinstance(data.get("projects"), list):
-        names = [entry.get("name") for entry in data["projects"] if isinstance(entry, dict)]
+        names = [entry.get("name") if isinstance(entry, dict) else None for entry in data["projects"]]
         below = [_join(base, f"{canonicalize_name(name)}/") for name in names if isinstance(name, str)]
-        return Listing([], [url for url in below if url is not None], True)
+        return Listing([], [url for url in below if url is not None], bool(below) or not names)
     releases = data if isinstance(data, list) else [data]
     if not all(isinstance(release, dict) and isinstance(release.get("assets"), list) for release in releases):
         return Listing([], [], False)
     assets = [_release_asset(entry, base, source) for release in releases for entry in release["assets"]]
-    return Listing([one for one in assets if one is not None], [], True)
+    sound = [one for release in releases for one in release["assets"] if isinstance(one, dict) and "name" in one]
+    return Listing([one for one in assets if one is not None], [], bool(sound) or not assets)
 
 
 def _json_file(entry: Any, base: str, source: str) -> Optional[Candidate]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gzip
 import http.server
 import json
 import os
@@ -195,6 +197,75 @@ def test_downloads_that_are_not_what_the_index_says(
         assert list(work.iterdir()) == []
     del server.answers[address]
     assert fetch(found, work, patient[0], lambda done, total: None).path.read_bytes() == data
+
+
+def trickle(released: threading.Event) -> Any:
+    """Headers at once, then a byte now and then: no single read ever takes too long."""
+
+    def answer(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000000")
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while not released.wait(0.05):
+                handler.wfile.write(b"x")
+        handler.close_connection = True
+
+    return answer
+
+
+def test_a_page_that_trickles_ends_at_the_deadline(server: Server) -> None:
+    released = threading.Event()
+    server.answers["*"] = trickle(released)
+    try:
+        with pytest.raises(NetworkError, match=r"did not arrive within 0.3 s") as caught:
+            read_index(server.url, "mamba_ssm", Client(page_seconds=0.3))
+    finally:
+        released.set()
+    assert caught.value.hint
+
+
+def test_a_wheel_that_trickles_is_given_up(server: Server, tmp_path: Path) -> None:
+    make_wheel(server.folder)
+    write_index(server.folder)
+    patient = Client(slow_seconds=0.3)
+    found = candidates(server, patient)
+    released = threading.Event()
+    server.answers["/" + found.location.rpartition("/")[2]] = trickle(released)
+    work = tmp_path / "work"
+    work.mkdir()
+    try:
+        with pytest.raises(NetworkError, match="too slow, or stands still") as caught:
+            fetch(found, work, patient, lambda done, total: None)
+    finally:
+        released.set()
+    assert caught.value.hint
+    assert list(work.iterdir()) == []
+
+
+def test_a_page_that_unpacks_to_too_much(server: Server, patient: Tuple[Client, List[float]]) -> None:
+    packed = gzip.compress(b" " * (client.PAGE_BYTES + 1), 1)
+
+    def bomb(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.send_header("Content-Length", str(len(packed)))
+        handler.end_headers()
+        handler.wfile.write(packed)
+
+    server.answers["*"] = bomb
+    with pytest.raises(NetworkError, match="larger than 16 MB") as caught:
+        read_index(server.url, "mamba_ssm", patient[0])
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("page", [{"meta": {"api-version": "99.0"}, "files": []}, {"files": [3, {"filename": 3}]}])
+def test_json_that_is_no_index_that_can_be_read(page: Any, server: Server, patient: Tuple[Client, List[float]]) -> None:
+    server.answers["*"] = (200, "application/vnd.pypi.simple.v1+json", json.dumps(page).encode())
+    with pytest.raises(NetworkError, match="no index that this version can read") as caught:
+        read_index(server.url, "mamba_ssm", patient[0])
+    assert caught.value.exit_code == 5
+    assert caught.value.hint
 
 
 @pytest.fixture

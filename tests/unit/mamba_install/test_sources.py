@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mamba_install.client import Client
+from mamba_install.client import PAGE_BYTES, Client
 from mamba_install.errors import UsageError
 from mamba_install.sources import choose_indexes, parse_page, read_index
 from tests.unit.mamba_install.wheels import UNIVERSAL_CPU, make_wheel, sha256
@@ -112,6 +112,9 @@ def test_a_page_of_the_web_may_not_point_at_this_machine() -> None:
         "{broken",
         "hello there",
         "<!",
+        '{"files": [3, {"filename": 3}]}',
+        '{"projects": [3, {}]}',
+        '[{"assets": [3, {}]}]',
     ],
 )
 def test_what_is_no_index(text: str, tmp_path: Path) -> None:
@@ -134,3 +137,36 @@ def test_which_indexes_are_read() -> None:
     assert choose_indexes([], "c d") == ("c", "d")
     with pytest.raises(UsageError, match="no index is named"):
         choose_indexes([], None)
+
+
+@pytest.mark.parametrize("index", ["http://[::1", "//[::1"])
+def test_an_address_that_is_none(index: str) -> None:
+    with pytest.raises(UsageError, match="not an address") as caught:
+        read_index(index, "mamba_ssm", OFFLINE)
+    assert caught.value.hint
+
+
+def test_an_index_of_a_version_to_come(tmp_path: Path) -> None:
+    page = {"meta": {"api-version": "99.0"}, "files": [{"filename": NAME, "url": NAME}]}
+    path = tmp_path / "index.json"
+    path.write_text(json.dumps(page))
+    with pytest.raises(UsageError, match=r"no index that this version can read: .*`99.0`") as caught:
+        read_index(str(path), "mamba_ssm", OFFLINE)
+    assert caught.value.hint
+    for version in ("1.0", "1.9", None):
+        path.write_text(json.dumps({**page, "meta": {"api-version": version}}))
+        assert len(read_index(str(path), "mamba_ssm", OFFLINE)) == 1
+
+
+def test_an_index_without_files_is_one() -> None:
+    for text in ('{"files": []}', '{"projects": []}', "[]", '{"assets": []}'):
+        assert parse_page(text, "https://x.test/", "", "mamba_ssm", "x").is_index
+
+
+def test_a_page_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    with path.open("wb") as page:
+        page.truncate(PAGE_BYTES + 1)
+    with pytest.raises(UsageError, match="larger than 16 MB") as caught:
+        read_index(str(path), "mamba_ssm", OFFLINE)
+    assert caught.value.hint
