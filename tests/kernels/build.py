@@ -83,13 +83,26 @@ def link_driver(objects: Sequence[Path], library: Path) -> Path:
     return library
 
 
+def _compile_host(source: Path, object_file: Path, first_includes: Sequence[str] = ()) -> str:
+    description = f'-DMAMBA_CUDA_DESCRIPTION="{DESCRIPTION}"'
+    flags = (*LAUNCHER_FLAGS, *first_includes, *INCLUDES, description)
+    _run(["g++", *flags, "-c", str(source), "-o", str(object_file)])
+    return str(object_file)
+
+
+def _launcher_object(folder: Path, source: str) -> Path:
+    return folder / source.replace("/", "_").replace(".cpp", ".o")
+
+
+def _link_launcher(objects: Sequence[str], library: Path) -> Path:
+    late = ["-Wl,--no-as-needed", "-l:libdl.so.2", "-l:libpthread.so.0", "-Wl,--as-needed"]
+    _run(["gcc", "-shared", "-Wl,-z,defs", "-Wl,-soname,libmamba_cuda.so", *objects, *late, "-o", str(library)])
+    return library
+
+
 def build_launcher(folder: Path, library: Path) -> Path:
     """Build libmamba_cuda.so from its sources with images for the emulated GPU in place of fatbins."""
-    objects = []
-    for source in LAUNCHER_SOURCES:
-        objects.append(str(folder / source.replace("/", "_").replace(".cpp", ".o")))
-        description = f'-DMAMBA_CUDA_DESCRIPTION="{DESCRIPTION}"'
-        _run(["g++", *LAUNCHER_FLAGS, *INCLUDES, description, "-c", str(CSRC / source), "-o", objects[-1]])
+    objects = [_compile_host(CSRC / source, _launcher_object(folder, source)) for source in LAUNCHER_SOURCES]
     definitions = []
     for unit in UNITS:
         image = folder / f"{unit}.image"
@@ -97,6 +110,12 @@ def build_launcher(folder: Path, library: Path) -> Path:
         definitions.append(f'-DMAMBA_FATBIN_{unit.upper()}="{image}"')
     objects.append(str(folder / "embed.o"))
     _run(["gcc", *definitions, "-c", str(CSRC / "cuda" / "embed.S"), "-o", objects[-1]])
-    late = ["-Wl,--no-as-needed", "-l:libdl.so.2", "-l:libpthread.so.0", "-Wl,--as-needed"]
-    _run(["gcc", "-shared", "-Wl,-z,defs", "-Wl,-soname,libmamba_cuda.so", *objects, *late, "-o", str(library)])
-    return library
+    return _link_launcher(objects, library)
+
+
+def rebuild_launcher(folder: Path, source: Path, unit: str, library: Path) -> Path:
+    """The launcher that lies in `folder`, with the unit's part compiled anew from other sources."""
+    changed = f"{unit}/launch.cpp"
+    own = _compile_host(source / changed, library.with_suffix(".o"), [f"-I{source}"])
+    others = [str(_launcher_object(folder, each)) for each in LAUNCHER_SOURCES if each != changed]
+    return _link_launcher([own, *others, str(folder / "embed.o")], library)

@@ -1,9 +1,9 @@
-"""Planted bugs: what the emulated GPU must say about kernels that would be wrong on a real one."""
+"""Planted bugs: each must end in a diagnosis of the emulated GPU or in a result that float64 contradicts."""
 
 from __future__ import annotations
 
+import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,76 +12,48 @@ import pytest
 from tests.kernels import abi, build
 from tests.kernels.arrays import Memory, decode, encode
 from tests.kernels.conftest import DRIVER_VARIABLE
-from tests.kernels.test_selective_scan import Case, check
+from tests.kernels.planted import BUGS, Bug
 
-CASE = Case(length=300, initial_state=True, dlast_state=True)
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A change of one kernel's text and the diagnosis it must lead to."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    diagnosis: str
-    case: Case = CASE
-
-    def plant(self, text: str) -> str:
-        assert self.old in text, f"{self.file} no longer has {self.old!r}"
-        return text.replace(self.old, self.new, 1)
+OTHER_DTYPES = re.compile(r"^MAMBA_\w+\(\w*float16, .*$", re.MULTILINE)
 
 
-FORWARD, BACKWARD = "selective_scan/forward.cuh", "selective_scan/backward.cuh"
-BUGS = (
-    Bug("no block barrier", FORWARD, "__syncthreads();", "", "race: "),
-    Bug("no warp barrier", BACKWARD, "__syncwarp();", "", "(race: |uninitialised ).*dynamic shared memory"),
-    Bug("warp totals in one buffer", FORWARD, "step & 1", "0", "race: "),
-    Bug("carry not initialised", FORWARD, "carry[n] = ", "(void)", "read of uninitialised dynamic shared memory"),
-    Bug(
-        "sum across blocks without atomics",
-        BACKWARD,
-        "atomicAdd(g.dA + channel * state + n, dA_sum[n]);",
-        "g.dA[channel * state + n] += dA_sum[n];",
-        "race between blocks: dA",
-    ),
-    Bug("half a warp in a shuffle", "common/warp.cuh", "0xffffffffu", "0xffffu", "is not in mask 0x0000ffff"),
-    Bug("a barrier for some", FORWARD, "__syncthreads();", "if (lane < 16) __syncthreads();", "deadlock|race"),
-    Bug("idle threads leave", FORWARD, "unsigned step = 0;", "if (thread * kItems > 300) return; unsigned step = 0;", "exited"),
-    Bug("loads not masked", "common/numeric.cuh", "i < valid ? to_float(from[i * row.step]) : 0.f",
-        "to_float(from[i * row.step])", "runs past|wild read"),
-    Bug("stores not masked", "common/numeric.cuh", "if (i < valid) from_float(to", "from_float(to",
-        "runs past out|wild write|race between blocks: out"),
-    Bug("vectors without alignment", "common/numeric.cuh", "row.vector && valid", "valid", "misaligned 16-byte",
-        case=Case(layout="padded")),
-    Bug("padding of the transpose forgotten", BACKWARD, "lane * kTransposeRow + i", "lane * (kTransposeRow + 1) + i",
-        "race|uninitialised|wild|runs past"),
-)  # fmt: skip
+def plant(bug: Bug, folder: Path) -> Path:
+    """A copy of the op's sources with the bug in it, and with the kernels for float32 only: the bug is in each."""
+    for each in ("common", bug.unit):
+        shutil.copytree(build.CSRC / each, folder / each)
+    broken = folder / bug.file
+    text = broken.read_text()
+    assert text.count(bug.old) == 1, f"{bug.file} has {bug.old!r} {text.count(bug.old)} times, expected once"
+    broken.write_text(text.replace(bug.old, bug.new))
+    unit = folder / bug.unit / f"{bug.unit}.cu"
+    unit.write_text(OTHER_DTYPES.sub("", unit.read_text()))
+    return folder
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
 def test_a_planted_bug_is_found(
     bug: Bug,
     tmp_path: Path,
+    build_folder: Path,
     machine_objects: list[Path],
+    driver_path: Path,
     library_path: Path,
     memory: Memory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    source = tmp_path / "csrc"
-    for folder in ("common", "selective_scan"):
-        shutil.copytree(build.CSRC / folder, source / folder)
-    broken = source / bug.file
-    broken.write_text(bug.plant(broken.read_text()))
-    unit = build.compile_kernels(source / "selective_scan/selective_scan.cu", tmp_path / "unit.o", [f"-I{source}"])
-    driver_path = build.link_driver([unit, *machine_objects], tmp_path / "libcuda_broken.so")
-    monkeypatch.setenv(DRIVER_VARIABLE, str(driver_path))
-    kernels = abi.Kernels(Path(shutil.copy(library_path, tmp_path)))
-    own = Memory(type(memory.driver)(str(driver_path)))
-    with pytest.raises(abi.KernelError, match=bug.diagnosis) as found:
-        check(kernels, own, bug.case)
-    assert "the CUDA driver failed in mamba_scan_" in str(found.value)
+    source = plant(bug, tmp_path / "csrc")
+    library = tmp_path / "libmamba_cuda.so"
+    broken_driver = Path(shutil.copy(driver_path, tmp_path / "libcuda_broken.so"))
+    if bug.in_launcher:
+        build.rebuild_launcher(build_folder, source, bug.unit, library)
+    else:
+        shutil.copy(library_path, library)
+        unit = build.compile_kernels(source / bug.unit / f"{bug.unit}.cu", tmp_path / "unit.o", [f"-I{source}"])
+        build.link_driver([unit, *machine_objects], broken_driver)
+    monkeypatch.setenv(DRIVER_VARIABLE, str(broken_driver))
+    own = Memory(type(memory.driver)(str(broken_driver)))
+    with pytest.raises((abi.KernelError, AssertionError), match=bug.found):
+        bug.run(abi.Kernels(library), own)
 
 
 def test_half_precision_rounds_as_numpy_does() -> None:
