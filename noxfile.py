@@ -43,3 +43,9 @@ def bench(session: nox.Session) -> None:
     install_groups(session, "farm", "installer")
     session.install(TORCH, "numpy")
     session.run("python", "-m", "scripts.bench", *session.posargs)
+
+
+@nox.session(python=False)
+def gpu(session: nox.Session) -> None:
+    """On a machine with a GPU, with the torch of the python on PATH: a wheel's kernels against float64, and their speed (-- --help)."""
+    session.run("python", "-m", "scripts.gpu_grid", *session.posargs)

@@ -24,7 +24,7 @@ examples:
 RINGS = ("unit", "kernels", "ops", "integration", "ring")
 FOLDERS = {
     "unit": ["tests/unit", "tests/cases"],
-    "kernels": ["tests/kernels", "tests/kernels_cpu"],
+    "kernels": ["tests/kernels", "tests/kernels_cpu", "tests/gpu"],
     "ops": ["tests/ops"],
     "integration": ["tests/integration"],
     "ring": ["tests/ring"],
