@@ -56,11 +56,11 @@ class Stopwatch:
         return "\n".join(f"{name:<{width}}  {seconds:7.1f} s" for name, seconds in rows)
 
 
-def run(command: Sequence[str], shown: Optional[str] = None) -> None:
-    """Run one visible command from the checkout; StepError when it does not end with 0."""
+def run(command: Sequence[str], shown: Optional[str] = None, folder: Path = ROOT) -> None:
+    """Run one visible command, from the checkout unless told otherwise; StepError when it does not end with 0."""
     text = shown or shlex.join(command)
     print(f"+ {text}", file=sys.stderr, flush=True)
-    code = subprocess.run(command, cwd=ROOT).returncode
+    code = subprocess.run(command, cwd=folder).returncode
     if code != 0:
         raise StepError(f"`{text}` ended with exit code {code}")
 
@@ -97,7 +97,8 @@ def quickstart(torch: str, cuda: Optional[bool], environment: Path, watch: Stopw
     with watch.step("install with mamba_install, which proves it against float64"):
         run([*installer, "install", "--index", str(wheelhouse / "simple"), "--python", python])
     with watch.step("run the example of README.md"):
-        run([python, "-c", example()], shown=f"{python} -c (the example of README.md)")
+        # Away from the checkout, so that the installed package is imported.
+        run([python, "-c", example()], shown=f"{python} -c (the example of README.md)", folder=environment)
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
