@@ -119,7 +119,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     watch = Stopwatch()
     folder = Path(tempfile.mkdtemp(prefix="mamba-quickstart-"))
     try:
-        quickstart(arguments.torch, arguments.cuda, arguments.keep or folder / "environment", watch)
+        quickstart(arguments.torch, arguments.cuda, (arguments.keep or folder / "environment").resolve(), watch)
     except StepError as error:
         print(f"quickstart stopped: {error}", file=sys.stderr)
         return 8
