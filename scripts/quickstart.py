@@ -6,6 +6,7 @@ Every step is a command that a maintainer or a user would type; the table at the
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import shlex
 import shutil
@@ -15,7 +16,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Iterator, Mapping, Optional, Sequence
 
 from farm.cli import read_project
 from scripts.readme import example
@@ -56,11 +57,19 @@ class Stopwatch:
         return "\n".join(f"{name:<{width}}  {seconds:7.1f} s" for name, seconds in rows)
 
 
-def run(command: Sequence[str], shown: Optional[str] = None, folder: Path = ROOT) -> None:
-    """Run one visible command, from the checkout unless told otherwise; StepError when it does not end with 0."""
+def run(
+    command: Sequence[str],
+    shown: Optional[str] = None,
+    folder: Path = ROOT,
+    environment: Optional[Mapping[str, str]] = None,
+) -> None:
+    """Run one visible command, from the checkout unless told otherwise, with further variables in its environment.
+
+    StepError when it does not end with 0.
+    """
     text = shown or shlex.join(command)
     print(f"+ {text}", file=sys.stderr, flush=True)
-    code = subprocess.run(command, cwd=folder).returncode
+    code = subprocess.run(command, cwd=folder, env={**os.environ, **(environment or {})}).returncode
     if code != 0:
         raise StepError(f"`{text}` ended with exit code {code}")
 

@@ -6,8 +6,6 @@ The wheels are built once, by the farm, and everything after that tests those fi
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -50,11 +48,7 @@ def unpack_native(wheelhouse: Path, folder: Path) -> Path:
 
 def pytest(folders: Sequence[str], environment: dict[str, str]) -> None:
     existing = [folder for folder in folders if (ROOT / folder).is_dir()]
-    command = [sys.executable, "-m", "pytest", "-ra", "--durations=5", *existing]
-    print("+ " + " ".join(command), file=sys.stderr, flush=True)
-    code = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}).returncode
-    if code != 0:
-        raise StepError(f"`{' '.join(existing)}` ended with exit code {code}")
+    run([sys.executable, "-m", "pytest", "-ra", "--durations=5", *existing], environment=environment)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

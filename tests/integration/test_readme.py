@@ -43,8 +43,8 @@ def test_the_other_commands_run() -> None:
         run([sys.executable, *(arguments[1:] if arguments[0] == "python" else ["-m", *arguments])])
 
 
-def test_the_example_runs_on_native_kernels(tmp_path: Path) -> None:
-    native = unpack_native(Path(os.environ["MAMBA_TEST_WHEELHOUSE"]), tmp_path)
+def test_the_example_runs_on_native_kernels(wheelhouse: Path, tmp_path: Path) -> None:
+    native = unpack_native(wheelhouse, tmp_path)
     assert "tensors on cpu: cpu" in run([sys.executable, "-c", example()], MAMBA_SSM_NATIVE_DIR=str(native))
 
 

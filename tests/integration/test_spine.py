@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import zipfile
@@ -27,14 +26,6 @@ needs_cuda_13 = pytest.mark.skipif(
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=900)
-
-
-@pytest.fixture(scope="session")
-def wheelhouse() -> Path:
-    folder = os.environ.get("MAMBA_TEST_WHEELHOUSE")
-    if not folder:
-        pytest.fail("MAMBA_TEST_WHEELHOUSE is not set: run this by `nox -s tests -- --only integration`")
-    return Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -12,5 +12,5 @@ import pytest
 def wheelhouse() -> Path:
     folder = os.environ.get("MAMBA_TEST_WHEELHOUSE")
     if not folder:
-        pytest.fail("MAMBA_TEST_WHEELHOUSE is not set: run this ring by `nox -s tests -- --only ring`")
+        pytest.fail("MAMBA_TEST_WHEELHOUSE is not set: run this by `nox -s tests`")
     return Path(folder)
